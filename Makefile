@@ -1,0 +1,45 @@
+# Two commands set everything up: `make demo` and `make test`. Both make .venv themselves.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+WORKERS ?= 2
+
+.PHONY: help demo test test-slow test-gpu check bench clean python-is-there
+.DEFAULT_GOAL := help
+
+help:  ## this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+demo: $(VENV)/.installed  ## train five small networks in about two minutes; writes demo/report.html
+	$(BIN)/binaryrelax demo
+
+test: $(VENV)/.installed check  ## linters, types and the fast tests, under five minutes
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
+
+test-slow: $(VENV)/.installed  ## the long tests, under forty minutes
+	OMP_NUM_THREADS=2 $(BIN)/python -m pytest -m slow
+
+test-gpu: $(VENV)/.installed  ## the tests that need a CUDA device
+	$(BIN)/python -m pytest -m gpu tests/gpu
+
+check: $(VENV)/.installed  ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.installed  ## the projection benchmark; installs torchao to compare with
+	$(BIN)/pip install --quiet --no-deps torchao==0.18.0
+	$(BIN)/python benchmarks/projection.py
+
+clean:  ## remove .venv and what the tools left behind
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
+
+$(VENV)/.installed: pyproject.toml constraints.txt | python-is-there
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[lab,dev]'
+	touch $@
+
+python-is-there:
+	@$(PYTHON) -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+	{ echo "binaryrelax needs Python 3.11 or newer with the venv module; '$(PYTHON)' is not. Install it, or say which: make PYTHON=python3.12 ..." >&2; exit 1; }

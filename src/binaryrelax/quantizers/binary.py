@@ -1,0 +1,33 @@
+"""Binary weights: Q = scale * {-1, +1}^n."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from binaryrelax.quantizers.averages import magnitudes, row_means
+from binaryrelax.quantizers.quantizer import ExactQuantizer
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Binary(ExactQuantizer):
+    """Exact projection onto scale * {-1, +1}^n in O(n).
+
+    s* = ||y||_1 / n,   Q*_i = 1 if y_i >= 0 else -1      (eq. 5)
+    """
+
+    @property
+    def codebook(self) -> tuple[float, ...]:
+        return (-1.0, 1.0)
+
+    def split_rows(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        return split_binary(rows)
+
+
+def split_binary(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Scale and signs of eq. 5, one scale per row. Zero goes to +1: two levels, never three."""
+    scale = row_means(magnitudes(rows)).to(rows.dtype)
+    negative = (rows < 0) & (scale > 0)[:, None]  # a scale that underflowed must not write -0
+    return scale, torch.ones_like(rows).masked_fill_(negative, -1)

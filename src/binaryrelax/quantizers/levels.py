@@ -1,0 +1,124 @@
+"""Exact projections onto any fixed levels: Uniform, PowerOfTwo and Levels.
+
+The paper calls eq. 4 intractable beyond 2 bits. For one scale and fixed levels it is not: see
+``sweep.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from binaryrelax.quantizers.assignment import finish_split, nearest_levels, refit
+from binaryrelax.quantizers.averages import magnitudes
+from binaryrelax.quantizers.binary import split_binary
+from binaryrelax.quantizers.quantizer import ExactQuantizer
+from binaryrelax.quantizers.sweep import bracketed_sweep, full_sweep
+from binaryrelax.quantizers.ternary import split_ternary
+from binaryrelax.quantizers.validation import is_finite_number, require_whole
+
+SWEEP_ALL_ON_CPU = 1 << 16  # breakpoints; up to here visiting every state is the faster way
+SWEEP_ALL_ON_DEVICE = 1 << 27  # bracketing reads sizes back from the device, so avoid it there
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class ExactLevels(ExactQuantizer):
+    """Exact projection onto scale * {±q_1, ..., ±q_m}^n, 0 <= q_1 < ... < q_m (eq. 4)."""
+
+    def split_rows(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        if self.codebook == (-1, 1):
+            return split_binary(rows)
+        if self.codebook == (-1, 0, 1):
+            return split_ternary(rows)
+        a = magnitudes(rows)
+        levels = level_tensor(self.codebook, rows.dtype, rows.device)
+        scale = optimal_scale(a, levels)
+        codes, scale = refit(a, levels, nearest_levels(a, scale, levels))
+        return finish_split(rows, codes, scale)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Uniform(ExactLevels):
+    """Exact projection onto equally spaced levels 0, ±1, ..., ±(2^(bits-1) - 1).
+
+    Two bits are the ternary levels: ``Uniform(bits=2)`` projects as ``Ternary()`` does.
+    """
+
+    bits: int = field()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_whole("Uniform", "bits", self.bits, low=2, high=8)
+
+    @property
+    def codebook(self) -> tuple[float, ...]:
+        return uniform_codebook(self.bits)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class PowerOfTwo(ExactLevels):
+    """Exact projection onto 0, ±1, ±2, ±4, ...: 2^(bits-1) magnitudes, products by shifts."""
+
+    bits: int = field()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_whole("PowerOfTwo", "bits", self.bits, low=2, high=8)
+
+    @property
+    def codebook(self) -> tuple[float, ...]:
+        return signed((0.0, *(2.0**k for k in range(2 ** (self.bits - 1) - 1))))
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Levels(ExactLevels):
+    """Exact projection onto any increasing, non-negative magnitudes, such as (0, 1, 3)."""
+
+    magnitudes: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        given = self.magnitudes
+        numbers = tuple(given) if isinstance(given, Sequence) else ()
+        valid = 1 <= len(numbers) <= 128 and all(is_finite_number(q) for q in numbers)
+        valid = valid and numbers[0] >= 0 and numbers[-1] > 0
+        if not valid or any(low >= high for low, high in pairwise(numbers)):
+            raise ValueError(
+                f"Levels({given!r}): need 1 to 128 finite magnitudes "
+                "0 <= q_1 < q_2 < ..., the last above 0, such as (0, 1, 3)"
+            )
+        object.__setattr__(self, "magnitudes", tuple(float(q) for q in numbers))
+
+    @property
+    def codebook(self) -> tuple[float, ...]:
+        return signed(self.magnitudes)
+
+
+def uniform_codebook(bits: int) -> tuple[float, ...]:
+    """0, ±1, ..., ±(2^(bits-1) - 1), increasing."""
+    return signed(tuple(float(q) for q in range(2 ** (bits - 1))))
+
+
+def signed(magnitudes: tuple[float, ...]) -> tuple[float, ...]:
+    """The codebook of these magnitudes: both signs, zero once, increasing."""
+    negative = tuple(-q for q in reversed(magnitudes) if q > 0)
+    return negative + magnitudes
+
+
+@lru_cache(maxsize=256)  # a copy to the device at every step could not be captured in a graph
+def level_tensor(codebook: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The levels q_1 < ... < q_m as ``dtype`` can hold them, in float64 on the device."""
+    return torch.tensor([q for q in codebook if q >= 0], dtype=dtype).double().to(device)
+
+
+def optimal_scale(a: Tensor, levels: Tensor) -> Tensor:
+    """The s* of eq. 4 for each row of magnitudes, by the cheaper of the two sweeps."""
+    num_breakpoints = a.numel() * (len(levels) - 1)
+    most = SWEEP_ALL_ON_CPU if a.device.type == "cpu" else SWEEP_ALL_ON_DEVICE
+    sweep = full_sweep if num_breakpoints <= most else bracketed_sweep
+    return sweep(a, levels)

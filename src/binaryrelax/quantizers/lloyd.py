@@ -1,0 +1,39 @@
+"""b-bit weights by one iteration of Lloyd's algorithm: a heuristic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from binaryrelax.quantizers.assignment import best_scale, finish_split, nearest_levels
+from binaryrelax.quantizers.averages import magnitudes
+from binaryrelax.quantizers.levels import level_tensor, uniform_codebook
+from binaryrelax.quantizers.quantizer import Quantizer
+from binaryrelax.quantizers.validation import require_whole
+
+
+@dataclass(frozen=True, repr=False)
+class OneStepLloyd(Quantizer):
+    """Heuristic projection onto the levels of ``Uniform(bits)``, as section 2.1 proposes.
+
+    From s_0 = max|y| / q_m: one assignment of levels, then one least-squares scale. Cheap, and
+    far from the optimum at more than 2 bits: ``Uniform`` is the exact projection.
+    """
+
+    bits: int = field()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_whole("OneStepLloyd", "bits", self.bits, low=2, high=8)
+
+    @property
+    def codebook(self) -> tuple[float, ...]:
+        return uniform_codebook(self.bits)
+
+    def split_rows(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        a = magnitudes(rows)
+        levels = level_tensor(self.codebook, rows.dtype, rows.device)
+        start = a.amax(1).double() / levels[-1]
+        codes = nearest_levels(a, start, levels)
+        return finish_split(rows, codes, best_scale(a, codes))

@@ -1,0 +1,186 @@
+"""Exact ternary projection of one long row without a sort.
+
+Non-negative floats are ordered like their bit patterns. A first histogram over the top 15 bits of
+|y| gives the count and sum of each bin. They exclude nearly every bin as the place of the cut
+between kept and dropped weights; a second histogram resolves the others to single float values.
+
+Everything that decides is exact: the weights of a bin share one exponent, so a float64 sum of
+them is a whole number of ulps, and the last candidates are compared as rational numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+
+LOW_BITS = 16
+NUM_BINS = 1 << 15
+NUM_VALUES = 1 << LOW_BITS  # distinct floats in a bin
+MOST_WEIGHTS = 1 << 29  # so many 24-bit mantissas still add exactly in float64
+CHUNK = 1 << 20  # weights looked at together, so that temporaries stay small
+BINS_A_ROUND = 32
+SLACK = 1e-12  # far above float64 rounding: floats only preselect
+UNIT = 149  # every float32 is a whole multiple of 2^-149
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Keep the ``count`` weights >= ``smallest``; they add up to ``total`` * 2^-149."""
+
+    smallest: float
+    total: int
+    count: int
+
+    def beats(self, other: Cut) -> bool:
+        """Whether total^2 / count is larger (eq. 6); of equal ones, the larger scale wins."""
+        mine, theirs = self.total**2 * other.count, other.total**2 * self.count
+        return mine > theirs or (mine == theirs and self.count < other.count)
+
+
+class Bins:
+    """The non-empty bins of the first histogram, largest magnitudes first.
+
+    ``above_*`` leaves a bin out and ``kept_*`` includes it: the two ends of what a cut inside
+    the bin can keep.
+    """
+
+    def __init__(self, a: Tensor) -> None:
+        counts, sums = _histogram(a)
+        self.keys = counts.nonzero().flatten().flip(0)
+        self.counts, self.sums = counts[self.keys].double(), sums[self.keys]
+        self.low = _floats(self.keys << LOW_BITS)
+        self.high = _floats((self.keys << LOW_BITS) + NUM_VALUES - 1)
+        self.kept_counts, self.kept_sums = self.counts.cumsum(0), self.sums.cumsum(0)
+        self.above_counts = self.kept_counts - self.counts
+        self.above_sums = self.kept_sums - self.sums
+        self.exact_sums = list(accumulate(map(_units, self.sums.tolist()), initial=0))
+
+    def boundary_cuts(self) -> list[Cut]:
+        """The best cuts between two bins."""
+        value = self.kept_sums / self.kept_counts.sqrt()
+        near_best = (value >= value.max() * (1 - SLACK)).nonzero().flatten().tolist()
+        return [
+            Cut(float(self.low[i]), self.exact_sums[i + 1], int(self.kept_counts[i]))
+            for i in near_best
+        ]
+
+    def suspects(self, best: float) -> Tensor:
+        """Bins that a cut better than ``best`` may run through, most promising first.
+
+        At the optimum all kept weights are >= s/2 and all dropped ones <= s/2, where
+        s/2 = A/2B falls from the bin's upper to its lower end: it must meet the bin's range.
+        The j largest weights of the bin add up to at most min(j * high, sum - (count - j) * low);
+        A^2/B is largest where these two bounds cross, or at an end of the bin.
+        """
+        may_hold_half_scale = (self.kept_sums <= 2 * self.kept_counts * self.high * (1 + SLACK)) & (
+            self.above_sums >= 2 * self.above_counts * self.low * (1 - SLACK)
+        )
+        crossing = (self.sums - self.counts * self.low) / (self.high - self.low)
+        bound = self.above_sums + crossing * self.high
+        bound = (bound / (self.above_counts + crossing).sqrt()).nan_to_num(0.0)
+        suspect = may_hold_half_scale & (bound >= best * (1 - SLACK)) & (self.counts > 1)
+        found = suspect.nonzero().flatten()
+        return found[bound[found].argsort(descending=True)]
+
+
+def exact_ternary_cut(a: Tensor) -> tuple[float, float]:
+    """The smallest kept magnitude and the mean of the kept ones: t* and s* of eq. 6.
+
+    Args:
+        a: magnitudes, float32, one dimension, fewer than 2^29.
+
+    Returns:
+        (cut, scale): the projection keeps a >= cut. For zeros alone, (inf, 0.0).
+    """
+    bins = Bins(a)
+    if bins.exact_sums[-1] == 0:
+        return float("inf"), 0.0
+    best = _best_of(bins.boundary_cuts())
+    suspects = bins.suspects(_value(best))
+    if suspects.numel():
+        bits = _bits_inside(a, bins.keys[suspects])
+        while suspects.numel():
+            found = _cuts_inside(bits, suspects[:BINS_A_ROUND], bins)
+            best = _best_of([best, *found])
+            still = bins.suspects(_value(best))
+            suspects = suspects[BINS_A_ROUND:]
+            suspects = suspects[torch.isin(suspects, still)]
+    return best.smallest, best.total / (best.count << UNIT)
+
+
+def _histogram(a: Tensor) -> tuple[Tensor, Tensor]:
+    """Count and exact sum of the weights in each bin, a bin being the top 15 bits."""
+    counts = torch.zeros(NUM_BINS, dtype=torch.int64)
+    sums = torch.zeros(NUM_BINS, dtype=torch.float64)
+    for chunk in torch.split(a, CHUNK):
+        keys = chunk.view(torch.int32) >> LOW_BITS
+        counts += torch.bincount(keys, minlength=NUM_BINS)
+        sums += torch.bincount(keys, weights=chunk.double(), minlength=NUM_BINS)
+    return counts, sums
+
+
+def _bits_inside(a: Tensor, keys: Tensor) -> Tensor:
+    """The bit patterns of the weights that lie in the bins ``keys``."""
+    wanted = torch.zeros(NUM_BINS, dtype=torch.bool)
+    wanted[keys] = True
+    pieces = []
+    for chunk in torch.split(a, CHUNK):
+        bits = chunk.view(torch.int32)
+        pieces.append(bits[wanted[bits >> LOW_BITS]])
+    return torch.cat(pieces)
+
+
+def _cuts_inside(bits: Tensor, suspects: Tensor, bins: Bins) -> list[Cut]:
+    """The best cuts that run through the bins ``suspects``.
+
+    Equal weights are kept or dropped together: A^2/B is convex along a run of them.
+    """
+    place = torch.full((NUM_BINS,), -1, dtype=torch.int64)
+    place[bins.keys[suspects]] = torch.arange(len(suspects))
+    row = place[bits >> LOW_BITS]
+    index = (row * NUM_VALUES + (bits & (NUM_VALUES - 1)))[row >= 0]
+    counts = torch.bincount(index, minlength=len(suspects) * NUM_VALUES)
+    counts = counts.view(-1, NUM_VALUES).flip(1).double()  # largest value of a bin first
+    patterns = (bins.keys[suspects, None] << LOW_BITS) + torch.arange(NUM_VALUES).flip(0)
+    values = _floats(patterns)
+    sums = (counts * values).cumsum(1)  # exact: one exponent
+    kept_counts = bins.above_counts[suspects, None] + counts.cumsum(1)
+    value = (bins.above_sums[suspects, None] + sums) / kept_counts.sqrt()
+    value[counts == 0] = 0
+    near_best = (value >= value.max() * (1 - SLACK)).nonzero().tolist()
+    return [
+        Cut(
+            float(values[i, j]),
+            bins.exact_sums[int(suspects[i])] + _units(float(sums[i, j])),
+            int(kept_counts[i, j]),
+        )
+        for i, j in near_best
+    ]
+
+
+def _best_of(cuts: list[Cut]) -> Cut:
+    best = cuts[0]
+    for cut in cuts[1:]:
+        if cut.beats(best):
+            best = cut
+    return best
+
+
+def _value(cut: Cut) -> float:
+    """A / sqrt(B), the square root of the objective of eq. 6, as a float."""
+    return cut.total / (1 << UNIT) / math.sqrt(cut.count)
+
+
+def _floats(bits: Tensor) -> Tensor:
+    """The float32 numbers with these bit patterns, as float64."""
+    return bits.to(torch.int32).view(torch.float32).double()
+
+
+def _units(x: float) -> int:
+    """x as a whole multiple of 2^-149."""
+    numerator, denominator = x.as_integer_ratio()
+    return numerator << (UNIT - denominator.bit_length() + 1)

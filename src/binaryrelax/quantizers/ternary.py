@@ -1,0 +1,62 @@
+"""Exact ternary weights: Q = scale * {-1, 0, +1}^n."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from binaryrelax.quantizers.averages import kept_means, magnitudes
+from binaryrelax.quantizers.quantizer import ExactQuantizer
+from binaryrelax.quantizers.radix import MOST_WEIGHTS, exact_ternary_cut
+from binaryrelax.quantizers.sweep import first_best
+
+SORT_BELOW = 1 << 16  # weights; under this, sorting is faster than two histograms
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Ternary(ExactQuantizer):
+    """Exact projection onto scale * {-1, 0, +1}^n.
+
+    t* = argmax_t ||y_[t]||_1^2 / t,   s* = ||y_[t*]||_1 / t*,   Q* = sign(y_[t*])      (eq. 6)
+
+    where y_[t] keeps the t largest magnitudes. Many short rows are sorted in one batch; one
+    long row on the CPU is searched through histograms of its bits, exactly and without a sort.
+    """
+
+    @property
+    def codebook(self) -> tuple[float, ...]:
+        return (-1.0, 0.0, 1.0)
+
+    def split_rows(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        return split_ternary(rows)
+
+
+def split_ternary(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Scale and codes of eq. 6, one scale per row."""
+    a = magnitudes(rows)
+    if _suits_radix_search(a):
+        cut, mean = exact_ternary_cut(a[0])
+        kept = a >= cut
+        scale = rows.new_full((1,), mean)
+    else:
+        kept = _kept_by_sorting(a)
+        scale = kept_means(a, kept).to(rows.dtype)
+    return scale, rows.sign().masked_fill_(~kept, 0)
+
+
+def _suits_radix_search(a: Tensor) -> bool:
+    num_rows, num_weights = a.shape
+    is_plain = a.device.type == "cpu" and a.dtype == torch.float32
+    return is_plain and num_rows == 1 and SORT_BELOW <= num_weights < MOST_WEIGHTS
+
+
+def _kept_by_sorting(a: Tensor) -> Tensor:
+    """The reference for eq. 6: which weights keep their sign, found by a full sort."""
+    descending = a.sort(dim=1, descending=True).values
+    sums = descending.cumsum(1, dtype=torch.float64)
+    counts = torch.arange(1, a.shape[1] + 1, dtype=torch.float64, device=a.device)
+    best = first_best(sums / counts.sqrt())
+    cut = descending.gather(1, best)
+    return (a >= cut) & (a > 0)

@@ -1,0 +1,48 @@
+"""Ternary weights by the threshold of TWN: a heuristic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from binaryrelax.quantizers.averages import kept_means, magnitudes, row_means
+from binaryrelax.quantizers.quantizer import Quantizer
+from binaryrelax.quantizers.validation import is_finite_number, require_number
+
+
+@dataclass(frozen=True, repr=False)
+class TernaryThreshold(Quantizer):
+    """Heuristic projection onto scale * {-1, 0, +1}^n in O(n).
+
+    delta = ratio * ||y||_1 / n,   s = mean of the |y_i| >= delta,
+    Q_i = sign(y_i) where |y_i| >= delta, else 0      (eq. 7, with ratio = 0.7)
+
+    ``Ternary`` is the exact projection onto the same set.
+    """
+
+    ratio: float = 0.7
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        in_range = is_finite_number(self.ratio) and 0 < self.ratio <= 1
+        # Above 1, a row of equal weights would lose all of them.
+        require_number("TernaryThreshold", "ratio", self.ratio, rule="in (0, 1]", holds=in_range)
+
+    @property
+    def codebook(self) -> tuple[float, ...]:
+        return (-1.0, 0.0, 1.0)
+
+    def split_rows(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        a = magnitudes(rows)
+        delta = _rounded_up(self.ratio * row_means(a), a.dtype)
+        kept = (a >= delta[:, None]) & (a > 0)
+        return kept_means(a, kept).to(rows.dtype), rows.sign().masked_fill_(~kept, 0)
+
+
+def _rounded_up(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """The smallest ``dtype`` number >= x: comparing with it decides as float64 would."""
+    rounded = x.to(dtype)
+    above = torch.nextafter(rounded, torch.full_like(rounded, torch.inf))
+    return torch.where(rounded.double() < x, above, rounded)

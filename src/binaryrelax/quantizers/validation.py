@@ -1,0 +1,25 @@
+"""Checks of constructor arguments: each error names the call, the rule and the value."""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral, Real
+
+
+def require_whole(call: str, name: str, value: object, *, low: int, high: float = math.inf) -> None:
+    """Raise ValueError unless ``value`` is a whole number with low <= value <= high."""
+    is_whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not is_whole or not low <= value <= high:  # type: ignore[operator]
+        upper = f" and <= {high:g}" if math.isfinite(high) else ""
+        raise ValueError(f"{call}({name}={value!r}): {name} must be a whole number >= {low}{upper}")
+
+
+def require_number(call: str, name: str, value: object, *, rule: str, holds: bool = True) -> None:
+    """Raise ValueError unless ``value`` is a finite real number and its rule holds."""
+    if not is_finite_number(value) or not holds:
+        raise ValueError(f"{call}({name}={value!r}): {name} must be a finite number {rule}")
+
+
+def is_finite_number(value: object) -> bool:
+    """Whether ``value`` is a real number, neither NaN nor infinite (and not a bool)."""
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
