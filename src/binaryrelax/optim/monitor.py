@@ -1,0 +1,165 @@
+"""What training does to each quantized layer, in numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+
+from binaryrelax.optim.optimizer import BinaryRelax
+from binaryrelax.quantizers import Quantizer
+
+Iterate = dict[Tensor, Tensor]
+
+
+@dataclass(frozen=True)
+class LayerRecord:
+    """One quantized weight at one moment.
+
+    Attributes:
+        name: of the parameter in the model.
+        num_weights: how many weights it has.
+        strength: λ of the current x.
+        distance: of x to Q, which is dist(y, Q) / (λ + 1).
+        float_distance: of the float weights y to Q.
+        scale: of the projection; the mean over groups where there are several.
+        zeros: fraction of codes that are 0.
+        sign_flips: fraction of codes that went from one sign to the other since the last call.
+        level_flips: fraction of codes that changed at all since the last call.
+        movement: ||x^{k+1} - x^k|| of the last step.
+        alpha: α_k of the paper's approximate-orthogonality lemma for the last step.
+
+    Flips are None at the first call; movement and alpha are None outside ``monitor`` or before
+    a step, and alpha where x did not move.
+    """
+
+    name: str
+    num_weights: int
+    strength: float
+    distance: float
+    float_distance: float
+    scale: float
+    zeros: float
+    sign_flips: float | None
+    level_flips: float | None
+    movement: float | None
+    alpha: float | None
+
+
+# Kept beside the optimizers, not in them: measuring is no part of a training state.
+_last_codes: WeakKeyDictionary[BinaryRelax, Iterate] = WeakKeyDictionary()
+_previous: WeakKeyDictionary[BinaryRelax, dict[str, Iterate]] = WeakKeyDictionary()
+
+
+@torch.no_grad()
+def measure(optimizer: BinaryRelax) -> list[LayerRecord]:
+    """A record for each quantized weight; waits for the device once.
+
+    Keeps one byte per weight until the next call, to count what flipped.
+
+    Raises:
+        ValueError: the float weights are not finite; the parameter is named.
+    """
+    optimizer.refuse_non_finite()
+    codes: Iterate = {}
+    last_codes = _last_codes.get(optimizer, {})
+    rows = []
+    for weight, y in optimizer.float_weights.items():
+        quantizer = optimizer.quantizers[weight]
+        scale, code = quantizer.split_finite(y)
+        projected = scale * code
+        codes[weight] = _indices(code, quantizer)
+        numbers = {
+            "distance": _norm(weight.double() - projected),
+            "float_distance": _norm(y.double() - projected),
+            "scale": scale.double().mean(),
+            "zeros": (code == 0).double().mean(),
+            **_flips(codes[weight], last_codes.get(weight), quantizer),
+            **_movement(optimizer, weight),
+        }
+        rows.append(numbers)
+    _last_codes[optimizer] = codes
+    return _records(optimizer, rows)
+
+
+@contextmanager
+def monitor(optimizer: BinaryRelax) -> Iterator[None]:
+    """Inside, keep the previous x and y, so that ``measure`` can tell movement and α_k.
+
+    Costs two copies of the quantized weights and their writing at each step.
+    """
+
+    def remember(*_: Any) -> None:
+        _previous[optimizer] = {
+            "x": {w: w.detach().clone() for w in optimizer.quantizers},
+            "y": {w: y.clone() for w, y in optimizer.float_weights.items()},
+        }
+
+    handle = optimizer.register_step_pre_hook(remember)
+    try:
+        yield
+    finally:
+        handle.remove()
+        _previous.pop(optimizer, None)
+
+
+def _indices(code: Tensor, quantizer: Quantizer) -> Tensor:
+    """Codes as indices into the codebook, one byte each."""
+    codebook = torch.tensor(quantizer.codebook, dtype=code.dtype).to(code.device)
+    return torch.bucketize(code, codebook).to(torch.uint8)
+
+
+def _flips(now: Tensor, before: Tensor | None, quantizer: Quantizer) -> dict[str, Tensor]:
+    if before is None:
+        return {}
+    signs = torch.tensor(quantizer.codebook).sign().to(now.device)
+    opposite = signs[now.int()] * signs[before.int()] < 0
+    return {
+        "sign_flips": opposite.double().mean(),
+        "level_flips": (now != before).double().mean(),
+    }
+
+
+def _movement(optimizer: BinaryRelax, weight: Tensor) -> dict[str, Tensor]:
+    """||x^{k+1} - x^k||, and α_k from its defining equation (lemma "approximate orthogonality").
+
+    α_k ||x^{k+1} - x^k||^2 + ||y^k - x^k||^2 = ||y^k - x^{k+1}||^2
+
+    The difference of the two squares is taken as one inner product, which does not cancel.
+    """
+    if optimizer not in _previous:
+        return {}
+    x = _previous[optimizer]["x"][weight].double()
+    y = _previous[optimizer]["y"][weight].double()
+    change = weight.double() - x
+    difference = (change * (change + 2 * (x - y))).sum()
+    movement = _norm(change)
+    return {"movement": movement, "alpha": difference / movement.square()}
+
+
+def _norm(w: Tensor) -> Tensor:
+    return w.double().square().sum().sqrt()
+
+
+def _records(optimizer: BinaryRelax, rows: list[dict[str, Tensor]]) -> list[LayerRecord]:
+    flat = torch.stack([value.cpu() for row in rows for value in row.values()]).tolist()
+    values = iter(flat)
+    optional: dict[str, Any] = dict.fromkeys(("sign_flips", "level_flips", "movement", "alpha"))
+    return [
+        LayerRecord(
+            name=optimizer.names[weight],
+            num_weights=weight.numel(),
+            strength=optimizer.strength,
+            **{**optional, **{key: _or_none(next(values)) for key in row}},
+        )
+        for weight, row in zip(optimizer.quantizers, rows, strict=True)
+    ]
+
+
+def _or_none(value: float) -> float | None:
+    return None if value != value else value  # NaN: α of a step that did not move x

@@ -1,0 +1,28 @@
+"""The classical projected gradient scheme, which stagnates at small learning rates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor
+from torch.optim import Optimizer
+
+from binaryrelax.optim.optimizer import BinaryRelax
+from binaryrelax.optim.schedules import Hard
+from binaryrelax.quantizers import Quantizer
+
+
+class ProjectedGradient(BinaryRelax):
+    """Projected (stochastic) gradient descent: the step starts at x, not at y.
+
+    y^{k+1} = x^k - lr * gradient at x^k,   x^{k+1} = proj_Q(y^{k+1})      (eq. 2)
+
+    A step shorter than half the way to the next level is rounded off, so small learning rates
+    change nothing. Kept to show that; for training use ``BinaryRelax``.
+    """
+
+    def __init__(self, base: Optimizer, weights: Mapping[Tensor, Quantizer]) -> None:
+        super().__init__(base, weights, Hard())
+
+    def _load_float_weights(self) -> None:
+        """Nothing to load: ``base`` starts from the x that the parameters hold."""

@@ -1,0 +1,35 @@
+"""The proximal map of BinaryRelax: between the float weights and their projection."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def mixing_weight(strength: float) -> float:
+    """λ/(λ+1), how far eq. 11 goes from y (0) to its projection (1), for any λ in [0, inf]."""
+    return 1 - 1 / (1 + strength)
+
+
+def relax(y: Tensor, projected: Tensor, strength: float) -> Tensor:
+    """Proximal map of the squared distance to Q.
+
+    x = argmin_x ||x - y||^2 / 2 + λ/2 dist(x, Q)^2 = (λ proj_Q(y) + y) / (λ + 1)      (eq. 11)
+
+    λ = 0 returns y and λ = inf returns the projection, both exactly.
+    """
+    return _mix(y, projected, torch.full((), mixing_weight(strength), device=y.device))
+
+
+@torch.no_grad()
+def relax_(x: Tensor, y: Tensor, projected: Tensor, mix: Tensor) -> None:
+    """Write eq. 11 into ``x``; ``mix`` is λ/(λ+1), a scalar that stays on the device."""
+    if x.dtype in (torch.float32, torch.float64):
+        torch.lerp(y, projected, mix.to(x.dtype), out=x)
+    else:
+        x.copy_(_mix(y, projected, mix))
+
+
+def _mix(y: Tensor, projected: Tensor, mix: Tensor) -> Tensor:
+    wide = torch.promote_types(y.dtype, torch.float32)  # a bfloat16 λ/(λ+1) would be far off
+    return torch.lerp(y.to(wide), projected.to(wide), mix.to(wide)).to(y.dtype)

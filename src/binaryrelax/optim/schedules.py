@@ -1,0 +1,119 @@
+"""How the relaxation strength λ grows: functions of the step, frozen and comparable."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from binaryrelax.quantizers.validation import is_finite_number, require_number, require_whole
+
+
+class Schedule(ABC):
+    """λ as a function of the step number, which counts from 0.
+
+    λ = inf is Phase II: a schedule needs no other way to say so. Subclasses are frozen dataclasses,
+    because a checkpoint stores their ``repr`` and compares it when it is loaded.
+    """
+
+    @abstractmethod
+    def __call__(self, step: int) -> float:
+        """The strength λ in [0, inf] with which step number ``step`` writes x."""
+
+
+@dataclass(frozen=True)
+class GeometricGrowth(Schedule):
+    """λ = initial * growth^(step // every), and inf from step ``harden_at`` on (Algorithm 1).
+
+    The paper's CIFAR setting is λ from 1, times 1.02 after each epoch of 391 steps, Phase II from
+    epoch 240: ``GeometricGrowth(1.0, 1.02, 391, 240 * 391)``.
+    """
+
+    initial: float = 1.0
+    growth: float = 1.02
+    every: int = 391
+    harden_at: int = 93_840
+
+    def __post_init__(self) -> None:
+        call = "GeometricGrowth"
+        initial_holds = is_finite_number(self.initial) and self.initial >= 0
+        require_number(call, "initial", self.initial, rule=">= 0", holds=initial_holds)
+        growth_holds = is_finite_number(self.growth) and self.growth >= 1
+        require_number(call, "growth", self.growth, rule=">= 1", holds=growth_holds)
+        require_whole(call, "every", self.every, low=1)
+        require_whole(call, "harden_at", self.harden_at, low=0)
+        self._refuse_overflow()
+
+    def __call__(self, step: int) -> float:
+        if step >= self.harden_at:
+            return math.inf
+        return float(self.initial * self.growth ** (step // self.every))
+
+    @classmethod
+    def reaching(
+        cls, target: float, *, phase_one_steps: int, every: int, initial: float = 1.0
+    ) -> GeometricGrowth:
+        """The growth whose last λ of Phase I is ``target`` (the paper: between 100 and 200).
+
+        Args:
+            target: λ at step ``phase_one_steps - 1``, the last before Phase II.
+            phase_one_steps: the number of steps of Phase I.
+            every: steps between two growths, say those of an epoch.
+            initial: λ at step 0.
+        """
+        call = "GeometricGrowth.reaching"
+        require_whole(call, "phase_one_steps", phase_one_steps, low=1)
+        require_whole(call, "every", every, low=1)
+        initial_holds = is_finite_number(initial) and initial > 0
+        require_number(call, "initial", initial, rule="> 0", holds=initial_holds)
+        target_holds = is_finite_number(target) and target >= initial
+        require_number(call, "target", target, rule=f">= initial={initial}", holds=target_holds)
+        num_growths = (phase_one_steps - 1) // every
+        if num_growths == 0 and target != initial:
+            raise ValueError(
+                f"{call}({target}, phase_one_steps={phase_one_steps}, every={every}): "
+                "λ never grows in Phase I; choose every < phase_one_steps"
+            )
+        growth = (target / initial) ** (1 / max(num_growths, 1))
+        return cls(initial, growth, every, phase_one_steps)
+
+    def _refuse_overflow(self) -> None:
+        try:
+            last = self(self.harden_at - 1) if self.harden_at else 0.0
+        except OverflowError:
+            last = math.inf
+        if math.isinf(last):
+            raise ValueError(
+                f"{self}: λ overflows before harden_at; choose a smaller growth or harden earlier"
+            )
+
+
+@dataclass(frozen=True)
+class LinearMix(Schedule):
+    """λ/(λ+1) grows linearly from 0 at step ``start`` to 1 at step ``end``, where λ is inf.
+
+    torchao calls this schedule BinaryRelax; the paper's own is ``GeometricGrowth``.
+    """
+
+    start: int
+    end: int
+
+    def __post_init__(self) -> None:
+        require_whole("LinearMix", "start", self.start, low=0)
+        require_whole("LinearMix", "end", self.end, low=self.start + 1)
+
+    def __call__(self, step: int) -> float:
+        if step >= self.end:
+            return math.inf
+        return max(step - self.start, 0) / (self.end - max(step, self.start))
+
+
+@dataclass(frozen=True)
+class Hard(Schedule):
+    """λ = inf from the first step: BinaryConnect (eq. 12).
+
+    With ``Binary()`` this is BWN, with ``TernaryThreshold()`` it is TWN.
+    """
+
+    def __call__(self, step: int) -> float:
+        return math.inf
