@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from binaryrelax.quantizers.validation import all_finite
+
 Weights = dict[Tensor, str]  # weight -> its name
 
 
@@ -32,7 +34,7 @@ class FinitenessWatch:
             by_device.setdefault(weight.device, []).append(weight)
         for device, weights in by_device.items():
             if device.type == "cpu":
-                self._refuse([w for w in weights if not _is_finite(w)])
+                self._refuse([w for w in weights if not all_finite(w)])
             else:
                 if device not in self._flags:
                     self._flags[device] = _DeviceFlags(weights)
@@ -86,10 +88,3 @@ class _DeviceFlags:
 
     def _chosen(self, flags: Tensor) -> list[Tensor]:
         return [w for w, is_bad in zip(self.weights, flags.tolist(), strict=True) if is_bad]
-
-
-def _is_finite(weight: Tensor) -> bool:
-    if weight.numel() == 0:
-        return True
-    low, high = torch.aminmax(weight.detach())
-    return bool(low.isfinite() & high.isfinite())

@@ -22,8 +22,9 @@ from binaryrelax.quantizers.sweep import bracketed_sweep, full_sweep
 from binaryrelax.quantizers.ternary import split_ternary
 from binaryrelax.quantizers.validation import is_finite_number, require_whole
 
-SWEEP_ALL_ON_CPU = 1 << 16  # breakpoints; up to here visiting every state is the faster way
-SWEEP_ALL_ON_DEVICE = 1 << 27  # bracketing reads sizes back from the device, so avoid it there
+BRACKET_FROM = 1024  # weights in a row; the states of a shorter one are visited faster than bounded
+BREAKPOINTS_ON_CPU = 1 << 20  # rows are swept together up to here, which bounds the memory
+BREAKPOINTS_ON_DEVICE = 1 << 27  # bracketing reads sizes back from the device: avoid it up to here
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -117,8 +118,13 @@ def level_tensor(codebook: tuple[float, ...], dtype: torch.dtype, device: torch.
 
 
 def optimal_scale(a: Tensor, levels: Tensor) -> Tensor:
-    """The s* of eq. 4 for each row of magnitudes, by the cheaper of the two sweeps."""
-    num_breakpoints = a.numel() * (len(levels) - 1)
-    most = SWEEP_ALL_ON_CPU if a.device.type == "cpu" else SWEEP_ALL_ON_DEVICE
-    sweep = full_sweep if num_breakpoints <= most else bracketed_sweep
-    return sweep(a, levels)
+    """The s* of eq. 4 for each row of magnitudes, by the faster of the two sweeps."""
+    num_breakpoints = max(1, a.shape[1] * (len(levels) - 1))
+    if a.device.type == "cpu":
+        sweep = full_sweep if a.shape[1] < BRACKET_FROM else bracketed_sweep
+        at_once = BREAKPOINTS_ON_CPU
+    else:
+        sweep = full_sweep if num_breakpoints <= BREAKPOINTS_ON_DEVICE else bracketed_sweep
+        at_once = BREAKPOINTS_ON_DEVICE
+    parts = torch.split(a, max(1, at_once // num_breakpoints))
+    return torch.cat([sweep(part, levels) for part in parts])

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from binaryrelax.quantizers.granularity import Granularity, PerLayer
+from binaryrelax.quantizers.validation import all_finite
 
 
 @dataclass(frozen=True, repr=False)
@@ -101,8 +102,8 @@ class Quantizer(ABC):
             raise ValueError(f"{self!r}: weights must be floating point, not {w.dtype}")
         if max(self.codebook) > torch.finfo(w.dtype).max:
             raise ValueError(f"{self!r}: code {max(self.codebook):g} does not fit into {w.dtype}")
-        num_bad = int(w.numel() - torch.isfinite(w).sum())
-        if num_bad:
+        if not all_finite(w):
+            num_bad = int(w.numel() - torch.isfinite(w).sum())
             raise ValueError(
                 f"{self!r}: {num_bad} of {w.numel()} weights are NaN or infinite; "
                 "there is no nearest point"

@@ -21,7 +21,9 @@ LOW_BITS = 16
 NUM_BINS = 1 << 15
 NUM_VALUES = 1 << LOW_BITS  # distinct floats in a bin
 MOST_WEIGHTS = 1 << 29  # so many 24-bit mantissas still add exactly in float64
-CHUNK = 1 << 20  # weights looked at together, so that temporaries stay small
+CHUNK = (
+    1 << 15
+)  # weights looked at together: torch starts no threads for so few, nor waits for them
 BINS_A_ROUND = 32
 SLACK = 1e-12  # far above float64 rounding: floats only preselect
 UNIT = 149  # every float32 is a whole multiple of 2^-149
@@ -130,7 +132,7 @@ def _bits_inside(a: Tensor, keys: Tensor) -> Tensor:
     pieces = []
     for chunk in torch.split(a, CHUNK):
         bits = chunk.view(torch.int32)
-        pieces.append(bits[wanted[bits >> LOW_BITS]])
+        pieces.append(bits.masked_select(wanted.index_select(0, bits >> LOW_BITS)))
     return torch.cat(pieces)
 
 
@@ -141,8 +143,8 @@ def _cuts_inside(bits: Tensor, suspects: Tensor, bins: Bins) -> list[Cut]:
     """
     place = torch.full((NUM_BINS,), -1, dtype=torch.int64)
     place[bins.keys[suspects]] = torch.arange(len(suspects))
-    row = place[bits >> LOW_BITS]
-    index = (row * NUM_VALUES + (bits & (NUM_VALUES - 1)))[row >= 0]
+    row = place.index_select(0, bits >> LOW_BITS)
+    index = (row * NUM_VALUES + (bits & (NUM_VALUES - 1))).masked_select(row >= 0)
     counts = torch.bincount(index, minlength=len(suspects) * NUM_VALUES)
     counts = counts.view(-1, NUM_VALUES).flip(1).double()  # largest value of a bin first
     patterns = (bins.keys[suspects, None] << LOW_BITS) + torch.arange(NUM_VALUES).flip(0)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from numbers import Integral, Real
 
+import torch
+from torch import Tensor
+
 
 def require_whole(call: str, name: str, value: object, *, low: int, high: float = math.inf) -> None:
     """Raise ValueError unless ``value`` is a whole number with low <= value <= high."""
@@ -23,3 +26,8 @@ def require_number(call: str, name: str, value: object, *, rule: str, holds: boo
 def is_finite_number(value: object) -> bool:
     """Whether ``value`` is a real number, neither NaN nor infinite (and not a bool)."""
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def all_finite(w: Tensor) -> bool:
+    """Whether no weight is NaN or infinite: one pass, no temporary; waits for the device."""
+    return w.numel() == 0 or bool(torch.stack(torch.aminmax(w.detach())).isfinite().all())
