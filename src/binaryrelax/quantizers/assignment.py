@@ -9,6 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from binaryrelax.quantizers.averages import power_of_two_above
+
 _INTEGER = {
     torch.float64: torch.int64,
     torch.float32: torch.int32,
@@ -27,7 +29,9 @@ def nearest_levels(a: Tensor, scale: Tensor, levels: Tensor) -> Tensor:
 
 def best_scale(a: Tensor, codes: Tensor) -> Tensor:
     """s-update: <Q, |y|> / ||Q||^2 of each row, 0 where all codes are 0."""
-    return ((a * codes).sum(1) / codes.square().sum(1)).nan_to_num(0.0)
+    unit = power_of_two_above(a)
+    gain, cost = (a / unit * codes).sum(1), codes.square().sum(1)
+    return (gain / cost).nan_to_num(0.0) * unit[:, 0]
 
 
 def refit(a: Tensor, levels: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
@@ -39,7 +43,9 @@ def refit(a: Tensor, levels: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
 def finish_split(rows: Tensor, codes: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
     """Scale and signed codes in the dtype of ``rows``."""
     levels = codes.to(rows.dtype)
-    scale = keep_points_of_q(rows.abs(), levels, scale.to(rows.dtype))
+    largest = torch.finfo(rows.dtype).max / levels.amax(1).clamp_(min=1)  # keep products finite
+    scale = torch.minimum(scale.to(rows.dtype), largest)
+    scale = keep_points_of_q(rows.abs(), levels, scale)
     negative = (rows < 0) & (scale > 0)[:, None]  # a scale that underflowed must not write -0
     return scale, torch.where(negative & (levels > 0), -levels, levels)
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from binaryrelax.quantizers.assignment import finish_split, nearest_levels, refit
-from binaryrelax.quantizers.averages import magnitudes
+from binaryrelax.quantizers.averages import magnitudes, power_of_two_above
 from binaryrelax.quantizers.binary import split_binary
 from binaryrelax.quantizers.quantizer import ExactQuantizer
 from binaryrelax.quantizers.sweep import bracketed_sweep, full_sweep
@@ -87,13 +87,15 @@ class Levels(ExactLevels):
         given = self.magnitudes
         numbers = tuple(given) if isinstance(given, Sequence) else ()
         valid = 1 <= len(numbers) <= 128 and all(is_finite_number(q) for q in numbers)
-        valid = valid and numbers[0] >= 0 and numbers[-1] > 0
+        numbers = tuple(float(q) + 0.0 for q in numbers) if valid else ()  # + 0.0: no minus zero
+        valid = valid and numbers[0] >= 0 and all(1e-30 <= q <= 1e30 for q in numbers if q)
+        valid = valid and numbers[-1] > 0
         if not valid or any(low >= high for low, high in pairwise(numbers)):
             raise ValueError(
-                f"Levels({given!r}): need 1 to 128 finite magnitudes "
-                "0 <= q_1 < q_2 < ..., the last above 0, such as (0, 1, 3)"
+                f"Levels({given!r}): need 1 to 128 magnitudes "
+                "0 <= q_1 < q_2 < ..., each 0 or in [1e-30, 1e30], such as (0, 1, 3)"
             )
-        object.__setattr__(self, "magnitudes", tuple(float(q) for q in numbers))
+        object.__setattr__(self, "magnitudes", numbers)
 
     @property
     def codebook(self) -> tuple[float, ...]:
@@ -119,6 +121,8 @@ def level_tensor(codebook: tuple[float, ...], dtype: torch.dtype, device: torch.
 
 def optimal_scale(a: Tensor, levels: Tensor) -> Tensor:
     """The s* of eq. 4 for each row of magnitudes, by the faster of the two sweeps."""
+    unit = power_of_two_above(a)
+    a = a / unit.to(a.dtype)
     num_breakpoints = max(1, a.shape[1] * (len(levels) - 1))
     if a.device.type == "cpu":
         sweep = full_sweep if a.shape[1] < BRACKET_FROM else bracketed_sweep
@@ -127,4 +131,4 @@ def optimal_scale(a: Tensor, levels: Tensor) -> Tensor:
         sweep = full_sweep if num_breakpoints <= BREAKPOINTS_ON_DEVICE else bracketed_sweep
         at_once = BREAKPOINTS_ON_DEVICE
     parts = torch.split(a, max(1, at_once // num_breakpoints))
-    return torch.cat([sweep(part, levels) for part in parts])
+    return torch.cat([sweep(part, levels) for part in parts]) * unit[:, 0]

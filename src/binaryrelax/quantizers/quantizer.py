@@ -84,7 +84,8 @@ class Quantizer(ABC):
         """``split`` of weights known to be finite: no check, so nothing waits for the device."""
         if w.numel() == 0:
             return w.new_zeros(()), w.clone()
-        scale, codes = self.split_rows(self.granularity.rows(w))
+        rows = self.granularity.rows(w).contiguous()  # strides must not change the order of sums
+        scale, codes = self.split_rows(rows)
         codes = codes.reshape(w.shape)
         if codes.stride() != w.stride():
             codes = torch.empty_like(w).copy_(codes)
@@ -131,9 +132,9 @@ class ExactQuantizer(Quantizer):
 
 @torch.no_grad()
 def distance(w: Tensor, quantizer: Quantizer) -> Tensor:
-    """Euclidean distance of ``w`` to Q, in w's dtype.
+    """Euclidean distance of ``w`` to Q, in w's dtype but at least float32.
 
     dist(w, Q) = ||w - proj_Q(w)||
     """
-    residual = w.double() - quantizer.project(w).double()
-    return residual.square().sum().sqrt().to(w.dtype)
+    residual = quantizer.project(w).double() - w.double()
+    return residual.square().sum().sqrt().to(torch.promote_types(w.dtype, torch.float32))

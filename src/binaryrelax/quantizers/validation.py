@@ -25,7 +25,12 @@ def require_number(call: str, name: str, value: object, *, rule: str, holds: boo
 
 def is_finite_number(value: object) -> bool:
     """Whether ``value`` is a real number, neither NaN nor infinite (and not a bool)."""
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    if not isinstance(value, Real) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number that no float can hold
+        return False
 
 
 def all_finite(w: Tensor) -> bool:
