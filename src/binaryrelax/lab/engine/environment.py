@@ -1,0 +1,42 @@
+"""Where a result comes from: versions, device and commit."""
+
+import platform
+import subprocess
+from pathlib import Path
+
+import numpy
+import torch
+
+import binaryrelax
+
+
+def describe_environment(device: torch.device) -> dict[str, str | int | None]:
+    """What has to be known to repeat a run."""
+    on_gpu = device.type == "cuda"
+    return {
+        "binaryrelax": binaryrelax.__version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+        "platform": platform.platform(),
+        "device": torch.cuda.get_device_name(device) if on_gpu else platform.machine(),
+        "threads": torch.get_num_threads(),
+        "git_commit": git_commit(Path(binaryrelax.__file__)),
+    }
+
+
+def git_commit(file: Path) -> str | None:
+    """The commit that is checked out where `file` lies, or None if git does not track it."""
+    if _git(file.parent, "ls-files", "--error-unmatch", file.name) is None:
+        return None
+    return _git(file.parent, "rev-parse", "HEAD")
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    """What a git command says, or None if it fails or there is no git."""
+    command = ["git", "-C", str(folder), *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

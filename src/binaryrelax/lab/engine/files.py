@@ -1,0 +1,63 @@
+"""The files of a run folder: complete or absent, never half written."""
+
+import hashlib
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save
+from torch import Tensor
+
+RESULT_NAME = "result.json"
+FINAL_NAME = "final.safetensors"
+HISTOGRAMS_NAME = "histograms.json"
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Writes the file under another name first, so that `path` is never seen half written."""
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())  # mkstemp lets nobody else read
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Writes strict JSON: NaN and Infinity are refused."""
+    text = json.dumps(content, indent=1, allow_nan=False)
+    write_atomically(path, (text + "\n").encode())
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file; a `ValueError` that names the file if it is not one."""
+    try:
+        return json.loads(path.read_bytes())
+    except ValueError as error:
+        message = f"{path} is not valid JSON ({error}); delete it and train again"
+        raise ValueError(message) from error
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
+    """Writes a safetensors file; the same tensors give the same bytes."""
+    dense = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    write_atomically(path, save(dense))
+
+
+def digest_of(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _umask() -> int:
+    """The permissions that new files must not have; the system only tells by setting it."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,207 @@
+"""How a training run looks in a terminal, and in a log file."""
+
+import time
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from binaryrelax.lab.recipes import METHOD_NAMES, Recipe
+
+
+class Clock:
+    """How much of all the work is done, and how long the rest will take."""
+
+    def __init__(self, num_epochs: int) -> None:
+        self.num_epochs = num_epochs
+        self.epochs_done = 0.0
+        self._epochs_timed = 0.0
+        self._seconds = 0.0
+        self._last_tick = time.perf_counter()
+
+    def start(self) -> None:
+        """What happened until now was not training."""
+        self._last_tick = time.perf_counter()
+
+    def advance(self, epochs: float) -> None:
+        """This part of an epoch has been trained since the last call."""
+        now = time.perf_counter()
+        self._seconds += now - self._last_tick
+        self._last_tick = now
+        self._epochs_timed += epochs
+        self.epochs_done += epochs
+
+    def skip(self, epochs: int) -> None:
+        """These epochs need not be trained."""
+        self.epochs_done += epochs
+
+    @property
+    def share_done(self) -> float:
+        """From 0 to 1."""
+        return self.epochs_done / self.num_epochs
+
+    def time_left(self) -> str:
+        """Minutes and seconds, from the mean time of an epoch so far."""
+        if self._epochs_timed < 0.1:
+            return "--:--"
+        pace = self._seconds / self._epochs_timed
+        seconds = round(pace * (self.num_epochs - self.epochs_done))
+        return f"{seconds // 60}:{seconds % 60:02d}"
+
+
+class PlainProgress:
+    """One line for the beginning and the end of a run and for each epoch: for files and pipes."""
+
+    def __init__(self, console: Console, recipes: list[Recipe]) -> None:
+        self.console = console
+        self.num_runs = len(recipes)
+        self.runs_begun = 0
+        self.clock = Clock(sum(recipe.epochs for recipe in recipes))
+
+    def __enter__(self) -> "PlainProgress":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Nothing to tidy up."""
+
+    def run_started(self, recipe: Recipe, steps_per_epoch: int) -> None:
+        """Says which run begins."""
+        self.runs_begun += 1
+        self.recipe, self.steps_per_epoch = recipe, steps_per_epoch
+        self.clock.start()
+        self._say(f"{self._position()} {recipe.name}: {METHOD_NAMES[recipe.method]}")
+
+    def step_finished(self) -> None:
+        """Only counts."""
+        self.clock.advance(1 / self.steps_per_epoch)
+
+    def epoch_finished(self, record: dict[str, Any]) -> None:
+        """Says what the epoch has brought."""
+        self._say(
+            f"  epoch {record['epoch'] + 1}/{self.recipe.epochs}{describe_phase(record)}"
+            f"  loss {record['train_loss']:.3f}  accuracy {record['accuracy']:.2f} %"
+            f"  time left {self.clock.time_left()}"
+        )
+
+    def run_finished(self, result: dict[str, Any]) -> None:
+        """Says how the run has ended."""
+        self._say(f"  done in {result['seconds']:.0f} s: {result['summary']['last']:.2f} %")
+
+    def run_skipped(self, result: dict[str, Any]) -> None:
+        """Says that there was nothing to do."""
+        self.runs_begun += 1
+        self.clock.skip(len(result["epochs"]))
+        self._say(f"{self._position()} {result['recipe']['name']}: finished before, kept")
+
+    def _position(self) -> str:
+        return f"[{self.runs_begun}/{self.num_runs}]"
+
+    def _say(self, line: str) -> None:
+        self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+class LiveProgress:
+    """A table that is redrawn in place: one row per network, the running one with a bar."""
+
+    def __init__(self, console: Console, recipes: list[Recipe]) -> None:
+        self.recipes = recipes
+        self.clock = Clock(sum(recipe.epochs for recipe in recipes))
+        self.records: dict[str, dict[str, Any]] = {}
+        self.notes: dict[str, str] = {}
+        self.running: Recipe | None = None
+        self.steps_done, self.steps_per_epoch = 0, 1
+        self.live = Live(get_renderable=self._draw, console=console, refresh_per_second=5)
+
+    def __enter__(self) -> "LiveProgress":
+        self.live.__enter__()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.running = None
+        self.live.__exit__(None, None, None)
+
+    def run_started(self, recipe: Recipe, steps_per_epoch: int) -> None:
+        """A row comes to life."""
+        self.steps_done, self.steps_per_epoch = 0, steps_per_epoch
+        self.running = recipe  # last: the display draws from a thread of its own
+        self.clock.start()
+
+    def step_finished(self) -> None:
+        """The bars grow; drawing is left to the display's own thread."""
+        self.steps_done += 1
+        self.clock.advance(1 / self.steps_per_epoch)
+
+    def epoch_finished(self, record: dict[str, Any]) -> None:
+        """New numbers in the running row."""
+        self.records[self.running.name] = record
+
+    def run_finished(self, result: dict[str, Any]) -> None:
+        """The row is complete."""
+        self.notes[result["recipe"]["name"]] = f"done in {result['seconds']:.0f} s"
+        self.running = None
+
+    def run_skipped(self, result: dict[str, Any]) -> None:
+        """The row was complete before."""
+        name = result["recipe"]["name"]
+        self.records[name] = result["epochs"][-1]
+        self.notes[name] = "finished before, kept"
+        self.clock.skip(len(result["epochs"]))
+
+    def _draw(self) -> RenderableType:
+        table = Table(box=None, padding=(0, 2, 0, 0))
+        table.add_column("network", min_width=20)
+        for heading in ("epoch", "phase", "λ", "loss", "accuracy"):
+            table.add_column(heading, justify="right", min_width=len(heading))
+        table.add_column("", min_width=22)
+        for recipe in self.recipes:
+            table.add_row(*self._row(recipe), style=None if self._is_begun(recipe) else "dim")
+        total = Table.grid(padding=(0, 2, 0, 0))
+        total.add_row(
+            Text("all five" if len(self.recipes) == 5 else "all", style="bold"),
+            ProgressBar(total=1, completed=self.clock.share_done, width=40),
+            f"{100 * self.clock.share_done:.0f} %",
+            f"time left {self.clock.time_left()}",
+        )
+        return Group(table, Text(), total)
+
+    def _is_begun(self, recipe: Recipe) -> bool:
+        return recipe is self.running or recipe.name in self.records
+
+    def _row(self, recipe: Recipe) -> list[RenderableType]:
+        record = self.records.get(recipe.name)
+        epoch = self.steps_done // self.steps_per_epoch if recipe is self.running else 0
+        done = record["epoch"] + 1 if record else epoch
+        numbers = _numbers(record) if record else ["", "", "", ""]
+        note = self.notes.get(recipe.name, "")
+        state: RenderableType = Text(note, style="green" if note.startswith("done") else "cyan")
+        if recipe is self.running:
+            total = recipe.epochs * self.steps_per_epoch
+            state = ProgressBar(total=total, completed=self.steps_done, width=22)
+        return [METHOD_NAMES[recipe.method], f"{done}/{recipe.epochs}", *numbers, state]
+
+
+def describe_phase(record: dict[str, Any]) -> str:
+    """Phase and λ of an epoch, in a few words; nothing for a float run."""
+    if record["phase"] is None:
+        return ""
+    return f"  phase {'I' * record['phase']}  λ {describe_strength(record['strength'])}"
+
+
+def describe_strength(strength: float | str | None) -> str:
+    """λ as people write it."""
+    if strength is None:
+        return "-"
+    return "∞" if strength == "inf" else f"{strength:.3g}"
+
+
+def _numbers(record: dict[str, Any]) -> list[str]:
+    """Phase, λ, loss and accuracy of a record, as text."""
+    return [
+        "-" if record["phase"] is None else "I" * record["phase"],
+        describe_strength(record["strength"]),
+        f"{record['train_loss']:.3f}",
+        f"{record['accuracy']:.2f} %",
+    ]

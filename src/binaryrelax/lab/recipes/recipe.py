@@ -1,0 +1,141 @@
+"""What a training run is, in numbers."""
+
+import math
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
+
+from binaryrelax import GeometricGrowth, Hard, Quantizer
+from binaryrelax.lab.recipes.learning_rate import LearningRateSchedule
+
+METHOD_NAMES = {
+    "float": "Float",
+    "bwn": "BWN",
+    "binary": "BinaryRelax binary",
+    "twn": "TWN",
+    "ternary": "BinaryRelax ternary",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """Everything that decides a training run but its seed.
+
+    The method is not a switch: without a quantizer a run is an ordinary float training, an
+    `initial_strength` of infinity makes it BinaryConnect (BWN, TWN), and a finite one BinaryRelax.
+
+    Args:
+        method: the row of the tables it belongs to: float, bwn, binary, twn or ternary.
+        lr_schedule: how the learning rate falls from `lr`.
+        initial_strength: λ of the first step; infinity means hard from the first step on.
+        growth: λ is multiplied by this ...
+        growth_every_epochs: ... each time this many epochs (or parts of one) have passed.
+        phase_two_epoch: the first epoch with λ = ∞. Float, BWN and TWN have it too: their best
+            accuracy is taken over the same epochs.
+        keep_float: names of the layers whose weights stay float.
+        flip: mirror half of the training images.
+        crop_padding: shift the training images by up to this many pixels.
+        starts_from: the recipe whose last epoch this one begins with.
+        paper_accuracy: what the paper reports, in percent.
+    """
+
+    name: str
+    dataset: str
+    network: str
+    method: str
+    quantizer: Quantizer | None = None
+    epochs: int
+    batch_size: int
+    lr: float
+    lr_schedule: LearningRateSchedule
+    momentum: float
+    weight_decay: float
+    initial_strength: float | None = None
+    growth: float | None = None
+    growth_every_epochs: float | None = None
+    phase_two_epoch: int
+    keep_float: tuple[str, ...] = ("fc",)
+    flip: bool = False
+    crop_padding: int = 0
+    starts_from: str | None = None
+    paper_accuracy: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.epochs < 1 or not 0 <= self.phase_two_epoch <= self.epochs:
+            raise ValueError(
+                f"recipe {self.name}: epochs={self.epochs}, phase_two_epoch="
+                f"{self.phase_two_epoch}; Phase II must begin within the epochs, at least one"
+            )
+        growing = self.growth is not None and self.growth_every_epochs is not None
+        if self.is_relaxed and not growing:
+            raise ValueError(
+                f"recipe {self.name}: initial_strength={self.initial_strength} is finite, so "
+                "growth and growth_every_epochs must be given"
+            )
+
+    @property
+    def is_relaxed(self) -> bool:
+        """Whether λ grows: BinaryRelax, neither float nor hard from the start."""
+        return self.quantizer is not None and self.initial_strength != math.inf
+
+    @property
+    def num_growths(self) -> int:
+        """How often λ is multiplied by `growth` before Phase II."""
+        return max(0, math.ceil(self.phase_two_epoch / self.growth_every_epochs) - 1)
+
+    def schedule(self, steps_per_epoch: int) -> GeometricGrowth | Hard:
+        """λ as a function of the step, for the optimizer."""
+        if not self.is_relaxed:
+            return Hard()
+        return GeometricGrowth(
+            initial=self.initial_strength,
+            growth=self.growth,
+            every=math.ceil(self.growth_every_epochs * steps_per_epoch),
+            harden_at=self.phase_two_epoch * steps_per_epoch,
+        )
+
+    def with_epochs(self, epochs: int) -> "Recipe":
+        """The recipe shortened or lengthened to `epochs`, called NAME@epochs.
+
+        Milestones and Phase II move along, and the growth changes so that λ ends Phase I where it
+        did before. A single epoch leaves no room for Phase I.
+        """
+        if epochs < 1:
+            raise ValueError(f"epochs={epochs}: there must be at least one")
+        if epochs == self.epochs:
+            return self
+        ratio = epochs / self.epochs
+        moved = replace(
+            self,
+            name=f"{self.name}@{epochs}",
+            epochs=epochs,
+            phase_two_epoch=min(round(self.phase_two_epoch * ratio), epochs - 1),
+            lr_schedule=self.lr_schedule.stretched(ratio),
+            starts_from=f"{self.starts_from}@{epochs}" if self.starts_from else None,
+        )
+        return moved._growing_as_far_as(self) if self.is_relaxed else moved
+
+    def _growing_as_far_as(self, other: "Recipe") -> "Recipe":
+        """The recipe with the growth that multiplies λ as much in Phase I as `other` does."""
+        every = min(self.growth_every_epochs, max(self.phase_two_epoch, 1) / 2)
+        moved = replace(self, growth_every_epochs=every)
+        exponent = other.num_growths / max(1, moved.num_growths)
+        return replace(moved, growth=self.growth**exponent)
+
+
+def plain(value: Any) -> Any:
+    """A recipe, or a part of one, as data that JSON can hold.
+
+    Infinity becomes the string "inf" (JSON has no number for it), a quantizer its Python
+    expression, a learning-rate schedule its fields together with its kind.
+    """
+    if isinstance(value, float) and math.isinf(value):
+        return "inf"
+    if isinstance(value, Quantizer):
+        return repr(value)
+    if isinstance(value, tuple):
+        return [plain(item) for item in value]
+    if is_dataclass(value):
+        content = {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+        is_schedule = isinstance(value, LearningRateSchedule)
+        return {"kind": type(value).__name__.lower(), **content} if is_schedule else content
+    return value

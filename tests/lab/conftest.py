@@ -1,0 +1,28 @@
+"""One thread for all tests of the lab, and five tiny runs for those that only read."""
+
+import pytest
+import torch
+
+from binaryrelax.lab.engine import FINAL_NAME, train
+from tests.lab.tiny import METHODS, tiny_data, tiny_recipe
+
+
+@pytest.fixture(scope="package", autouse=True)
+def one_thread():
+    """These networks are too small to share, and threads that wait for each other burn time."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def tiny_runs(tmp_path_factory):
+    """The folder that holds one run folder per method."""
+    out = tmp_path_factory.mktemp("runs")
+    data = tiny_data()
+    for method in METHODS:
+        recipe = tiny_recipe(method)
+        initial = out / recipe.starts_from / FINAL_NAME if recipe.starts_from else None
+        train(recipe, data, seed=0, folder=out / recipe.name, initial=initial)
+    return out

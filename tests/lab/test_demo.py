@@ -1,0 +1,98 @@
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from binaryrelax.lab import demo as demo_module
+from binaryrelax.lab.demo import demo_recipes, finished_runs, run_demo
+from binaryrelax.lab.engine import FINAL_NAME, RESULT_NAME, Silent
+from binaryrelax.lab.progress import Clock, LiveProgress, PlainProgress
+from tests.lab.tiny import METHODS, tiny_data, tiny_recipe
+
+
+@pytest.fixture
+def recipes(monkeypatch):
+    monkeypatch.setattr(demo_module, "load_dataset", lambda name: tiny_data())
+    return [tiny_recipe(method, epochs=2) for method in METHODS]
+
+
+class Counting(Silent):
+    """Notes which runs were trained and which were kept."""
+
+    def __init__(self):
+        self.trained, self.kept = [], []
+
+    def run_finished(self, result):
+        self.trained.append(result["recipe"]["method"])
+
+    def run_skipped(self, result):
+        self.kept.append(result["recipe"]["method"])
+
+
+def test_demo_trains_all_five_and_a_second_time_starts_over(recipes, tmp_path):
+    for _ in range(2):
+        listener = Counting()
+        run_demo(tmp_path, recipes, seed=0, resume=False, listener=listener)
+        assert listener.trained == list(METHODS)
+    assert len(finished_runs(tmp_path, recipes)) == 5
+
+
+def test_resume_keeps_finished_runs(recipes, tmp_path):
+    first = run_demo(tmp_path, recipes, seed=0, resume=False, listener=Silent())
+    (tmp_path / "tiny-twn" / RESULT_NAME).unlink()
+    listener = Counting()
+    again = run_demo(tmp_path, recipes, seed=0, resume=True, listener=listener)
+    assert listener.trained == ["twn"]
+    assert listener.kept == ["float", "bwn", "binary", "ternary"]
+    assert [r["weights"] for r in again] == [r["weights"] for r in first]
+
+
+def test_resume_with_another_seed_trains_again(recipes, tmp_path):
+    run_demo(tmp_path, recipes, seed=0, resume=False, listener=Silent())
+    listener = Counting()
+    run_demo(tmp_path, recipes, seed=1, resume=True, listener=listener)
+    assert listener.trained == list(METHODS)
+
+
+def test_resume_notices_a_changed_checkpoint(recipes, tmp_path):
+    run_demo(tmp_path, recipes, seed=0, resume=False, listener=Silent())
+    path = tmp_path / "tiny-bwn" / FINAL_NAME
+    path.write_bytes(path.read_bytes()[:-1] + b"\x01")
+    listener = Counting()
+    run_demo(tmp_path, recipes, seed=0, resume=True, listener=listener)
+    assert listener.trained == ["bwn"]
+
+
+def test_demo_recipes_are_the_five_methods():
+    assert [recipe.method for recipe in demo_recipes()] == list(METHODS)
+    assert demo_recipes(3)[4].name == "demo-ternary@3"
+
+
+@pytest.mark.parametrize("display", [PlainProgress, LiveProgress])
+def test_progress_names_every_network(display, recipes, tmp_path):
+    console = Console(file=io.StringIO(), width=100, force_terminal=display is LiveProgress)
+    with display(console, recipes) as listener:
+        run_demo(tmp_path, recipes, seed=0, resume=False, listener=listener)
+    text = console.file.getvalue()
+    for name in ("Float", "BWN", "BinaryRelax binary", "TWN", "BinaryRelax ternary"):
+        assert name in text
+    for word in ("λ", "loss", "accuracy", "time left"):
+        assert word in text
+
+
+def test_clock_counts_skipped_epochs_as_done():
+    clock = Clock(num_epochs=10)
+    assert clock.time_left() == "--:--"
+    clock.skip(5)
+    clock.advance(5)
+    assert clock.share_done == 1
+    assert clock.time_left() == "0:00"
+
+
+def test_plain_progress_stays_on_one_line_per_epoch(tmp_path, recipes):
+    console = Console(file=io.StringIO(), width=40)
+    only = [replace(recipes[0], epochs=3, phase_two_epoch=2)]
+    with PlainProgress(console, only) as listener:
+        run_demo(tmp_path, only, seed=0, resume=False, listener=listener)
+    assert console.file.getvalue().count("\n") == 1 + 3 + 1

@@ -1,0 +1,199 @@
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from binaryrelax import Binary, TernaryThreshold
+from binaryrelax.lab.engine import (
+    FINAL_NAME,
+    HISTOGRAMS_NAME,
+    RESULT_NAME,
+    Silent,
+    digest_of,
+    inspect_layers,
+    is_finished,
+    read_json,
+    train,
+    write_atomically,
+)
+from tests.lab.tiny import METHODS, tiny_data, tiny_recipe
+
+QUANTIZED = ["bwn", "binary", "twn", "ternary"]
+EPOCH_KEYS = ["epoch", "phase", "strength", "lr", "train_loss", "accuracy", "accuracy_projected"]
+RESULT_KEYS = [
+    "recipe",
+    "seed",
+    "environment",
+    "initial_checkpoint",
+    "seconds",
+    "epochs",
+    "summary",
+    "weights",
+]
+
+
+def refuse_constant(name):
+    raise AssertionError(f"{name} is not JSON")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_tiny_run_overfits_32_images(method, tmp_path):
+    recipe = replace(tiny_recipe(method, epochs=40), flip=False)
+    result = train(recipe, tiny_data(), seed=0, folder=tmp_path)
+    assert result["epochs"][-1]["train_loss"] < 0.25
+    assert result["summary"]["last"] == 100
+
+
+@pytest.mark.parametrize("method", ["float", "ternary"])
+def test_same_seed_gives_the_same_bytes(method, tmp_path):
+    recipe = tiny_recipe(method)
+    for name, seed in (("first", 0), ("again", 0), ("other", 1)):
+        train(recipe, tiny_data(), seed=seed, folder=tmp_path / name)
+    digests = [digest_of(tmp_path / name / FINAL_NAME) for name in ("first", "again", "other")]
+    assert digests[0] == digests[1] != digests[2]
+    histograms = [(tmp_path / name / HISTOGRAMS_NAME).read_bytes() for name in ("first", "again")]
+    assert histograms[0] == histograms[1]
+
+
+def test_training_leaves_the_global_generator_alone(tmp_path):
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    train(tiny_recipe("float", epochs=1), tiny_data(), seed=0, folder=tmp_path)
+    assert torch.equal(torch.rand(3), expected)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_result_has_the_documented_content(method, tiny_runs):
+    text = (tiny_runs / f"tiny-{method}" / RESULT_NAME).read_text()
+    result = json.loads(text, parse_constant=refuse_constant)
+    assert list(result) == RESULT_KEYS
+    assert result["recipe"]["method"] == method
+    assert [record["epoch"] for record in result["epochs"]] == [0, 1, 2, 3]
+    assert all(list(record) == EPOCH_KEYS for record in result["epochs"])
+    accuracies = [record["accuracy"] for record in result["epochs"]]
+    assert result["summary"]["last"] == accuracies[-1]
+    assert result["summary"]["best_phase_two"] == max(accuracies[3:])
+    assert result["summary"]["mean_last_5"] == pytest.approx(sum(accuracies) / 4)
+    assert result["environment"]["torch"] == torch.__version__
+
+
+def test_phases_and_strengths_are_recorded(tiny_runs):
+    def column(method, key):
+        records = read_json(tiny_runs / f"tiny-{method}" / RESULT_NAME)["epochs"]
+        return [record[key] for record in records]
+
+    assert column("float", "phase") == column("float", "strength") == [None] * 4
+    assert column("bwn", "strength") == ["inf"] * 4
+    assert column("binary", "phase") == [1, 1, 1, 2]
+    assert column("binary", "strength") == [4, 64, 1024, "inf"]
+    assert column("binary", "accuracy_projected")[-1] == column("binary", "accuracy")[-1]
+
+
+@pytest.mark.parametrize("method", QUANTIZED)
+def test_quantized_runs_end_in_q_and_start_from_the_float_network(method, tiny_runs):
+    result = read_json(tiny_runs / f"tiny-{method}" / RESULT_NAME)
+    digest = digest_of(tiny_runs / "tiny-float" / FINAL_NAME)
+    assert result["initial_checkpoint"] == {
+        "name": f"tiny-float/{FINAL_NAME}",
+        "digest": digest,
+    }
+    assert result["summary"]["in_q"] is True
+    layers = result["weights"]["layers"]
+    assert len(layers) == 4
+    num_values = 2 if method in ("bwn", "binary") else 3
+    assert all(layer["distance"] == 0 for layer in layers)
+    assert all(layer["distinct_values"] <= num_values for layer in layers)
+
+
+def test_sizes_count_scales_and_float_layers(tiny_runs):
+    size = read_json(tiny_runs / "tiny-binary" / RESULT_NAME)["weights"]["size"]
+    num_weights = 144 + 4608 + 18432 + 73728
+    assert size["bits_per_weight"] == pytest.approx(1 + 4 * 32 / num_weights)
+    assert size["layers_bytes_float"] == 4 * num_weights
+    others = 98_682 - num_weights + 2 * (16 + 32 + 64 + 128)  # with running statistics
+    assert size["network_bytes"] == pytest.approx(num_weights / 8 + 16 + 4 * others)
+
+
+def test_float_run_is_not_said_to_be_in_q(tiny_runs):
+    result = read_json(tiny_runs / "tiny-float" / RESULT_NAME)
+    assert result["summary"]["in_q"] is None
+    assert result["weights"]["size"]["bits_per_weight"] == 32
+
+
+@pytest.mark.parametrize(
+    ("method", "quantizer"), [("binary", Binary()), ("ternary", TernaryThreshold(0.7))]
+)
+def test_a_tampered_weight_is_noticed(method, quantizer, tiny_runs, tmp_path):
+    name = "block2.conv.weight"
+    tensors = load_file(tiny_runs / f"tiny-{method}" / FINAL_NAME)
+    tensors[name].view(-1)[7] *= 1.0001
+    save_file(tensors, tmp_path / FINAL_NAME)
+    (layer,) = inspect_layers(tmp_path / FINAL_NAME, {name: quantizer})
+    assert layer["in_q"] is False
+    assert layer["distance"] > 0
+
+
+def test_histograms_slide_from_float_into_q(tiny_runs):
+    content = read_json(tiny_runs / "tiny-binary" / HISTOGRAMS_NAME)
+    assert content["layer"] == "block4.conv.weight"
+    snapshots = content["snapshots"]
+    assert [s["epoch"] for s in snapshots] == [None, 0, 1, 2, 3]
+    distances = [s["distance"] for s in snapshots]
+    assert distances == sorted(distances, reverse=True)
+    assert distances[-1] == 0
+    centres = [content["first_centre"] + i * content["bin_width"] for i in range(61)]
+    filled = [round(c) for c, n in zip(centres, snapshots[-1]["counts"], strict=True) if n]
+    assert filled == [-1, 1]
+    assert sum(snapshots[-1]["counts"]) == content["num_weights"]
+
+
+def test_a_finished_run_is_recognised_by_recipe_seed_and_files(tiny_runs):
+    recipe, folder = tiny_recipe("binary"), tiny_runs / "tiny-binary"
+    initial = tiny_runs / "tiny-float" / FINAL_NAME
+    assert is_finished(folder, recipe, seed=0, initial=initial)
+    assert not is_finished(folder, recipe, seed=1, initial=initial)
+    assert not is_finished(folder, replace(recipe, lr=0.2), seed=0, initial=initial)
+    assert not is_finished(folder, recipe, seed=0, initial=folder / FINAL_NAME)
+    assert not is_finished(tiny_runs / "nothing", recipe, seed=0, initial=initial)
+
+
+def test_a_damaged_result_does_not_count_as_finished(tmp_path):
+    recipe = tiny_recipe("float", epochs=1)
+    train(recipe, tiny_data(), seed=0, folder=tmp_path)
+    assert is_finished(tmp_path, recipe, seed=0)
+    (tmp_path / RESULT_NAME).write_text("{")
+    assert not is_finished(tmp_path, recipe, seed=0)
+
+
+def test_diverging_training_is_an_error_that_names_the_recipe(tmp_path):
+    recipe = replace(tiny_recipe("float"), lr=1e30)
+    with pytest.raises(ValueError, match=r"tiny-float.*diverged"):
+        train(recipe, tiny_data(), seed=0, folder=tmp_path)
+    assert not (tmp_path / RESULT_NAME).exists()
+
+
+class Interrupting(Silent):
+    """Stops the run after an epoch, as Ctrl-C would."""
+
+    def epoch_finished(self, record):
+        raise KeyboardInterrupt
+
+
+def test_an_interrupted_run_leaves_nothing_that_looks_finished(tmp_path):
+    recipe = tiny_recipe("binary")
+    train(recipe, tiny_data(), seed=0, folder=tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe, tiny_data(), seed=0, folder=tmp_path, listener=Interrupting())
+    assert not is_finished(tmp_path, recipe, seed=0)
+
+
+def test_a_failed_write_keeps_the_old_file_and_no_rubbish(tmp_path):
+    path = tmp_path / "file"
+    write_atomically(path, b"old")
+    with pytest.raises(TypeError):
+        write_atomically(path, "not bytes")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]

@@ -1,0 +1,140 @@
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from binaryrelax import __main__ as main_module, __version__
+from binaryrelax.cli import app
+
+
+def invoke(*arguments: str):
+    return CliRunner().invoke(app, list(arguments))
+
+
+def start_demo(out, *arguments: str) -> subprocess.Popen:
+    """A real demo in a process of its own, with one epoch per network."""
+    command = [sys.executable, "-u", "-m", "binaryrelax", "demo", "--epochs", "1"]
+    return subprocess.Popen(
+        [*command, "--out", str(out), *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_WAIT_POLICY": "PASSIVE"},
+    )
+
+
+def stop_after(process: subprocess.Popen, words: str, number: int) -> str:
+    """Everything the process says, with the signal sent once it has said `words`."""
+    said = []
+    for line in process.stdout:
+        said.append(line)
+        if words in line:
+            process.send_signal(number)
+            break
+    rest, errors = process.communicate(timeout=60)
+    assert errors == ""
+    return "".join(said) + rest
+
+
+def test_help_has_examples():
+    result = invoke("demo", "--help")
+    assert result.exit_code == 0
+    assert "binaryrelax demo --resume" in result.output
+
+
+@pytest.mark.parametrize("option", ["--help", "-h"])
+def test_help_lists_the_commands(option):
+    result = invoke(option)
+    assert result.exit_code == 0
+    assert "demo" in result.output
+
+
+def test_version():
+    result = invoke("--version")
+    assert result.exit_code == 0
+    assert result.output.strip() == f"binaryrelax {__version__}"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("trian",),
+        ("demo", "--epoch", "3"),
+        ("demo", "--epochs", "0"),
+        ("demo", "--seed", "-1"),
+        ("demo", "--seed", "one"),
+        ("demo", "extra"),
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_exits_with_2(arguments):
+    assert invoke(*arguments).exit_code == 2
+
+
+def test_out_that_is_a_file_is_one_line(tmp_path):
+    (tmp_path / "demo").write_text("mine")
+    result = invoke("demo", "--out", str(tmp_path / "demo"))
+    assert result.exit_code == 1
+    assert result.stderr == (
+        f"binaryrelax: --out {tmp_path / 'demo'} is a file; give the name of a folder\n"
+    )
+    assert (tmp_path / "demo").read_text() == "mine"
+
+
+def test_out_that_cannot_be_written_is_one_line(tmp_path):
+    (tmp_path / "file").touch()
+    result = invoke("demo", "--out", str(tmp_path / "file" / "demo"))
+    assert result.exit_code == 1
+    assert result.stderr.count("\n") == 1
+    assert "cannot be written to (Not a directory)" in result.stderr
+
+
+@pytest.mark.parametrize("arguments", [("--debug", "demo"), ("demo", "--debug")], ids=" ".join)
+def test_debug_shows_the_traceback(arguments, tmp_path):
+    (tmp_path / "demo").touch()
+    result = invoke(*arguments, "--out", str(tmp_path / "demo"))
+    assert isinstance(result.exception, ValueError)
+
+
+def test_missing_extra_is_one_line(monkeypatch, capsys):
+    monkeypatch.setattr(main_module, "find_spec", lambda name: None if name == "rich" else object())
+    with pytest.raises(SystemExit) as end:
+        main_module.main()
+    assert end.value.code == 1
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "pip install 'binaryrelax[lab]'" in error
+
+
+def test_interrupted_demo_says_what_was_kept_and_goes_on(tmp_path):
+    process = start_demo(tmp_path)
+    said = stop_after(process, "[2/5]", signal.SIGINT)
+    assert process.returncode == 130
+    assert f"1 of 5 networks are finished and kept in {tmp_path}: demo-float@1" in said
+    assert "--epochs 1 --resume" in said
+
+    process = start_demo(tmp_path, "--resume")
+    said = stop_after(process, "[2/5]", signal.SIGTERM)
+    assert process.returncode == 143
+    assert "[1/5] demo-float@1: finished before, kept" in said
+
+
+@pytest.mark.slow
+def test_demo_reaches_the_promised_figures(tmp_path):
+    """The whole demo: float at least 88 %, all the others in Q, page and picture written."""
+    from binaryrelax.lab.engine import RESULT_NAME, read_json
+
+    result = invoke("demo", "--out", str(tmp_path))
+    assert result.exit_code == 0, result.output
+    assert read_json(tmp_path / "demo-float" / RESULT_NAME)["summary"]["last"] >= 88
+    for method in ("bwn", "binary", "twn", "ternary"):
+        run = read_json(tmp_path / f"demo-{method}" / RESULT_NAME)
+        assert run["summary"]["in_q"] is True
+        assert run["summary"]["last"] >= 80
+        finite = [e["strength"] for e in run["epochs"] if e["strength"] != "inf"]
+        assert not finite or max(finite) >= 100
+    assert (tmp_path / "report.html").stat().st_size > 50_000
+    assert (tmp_path / "picture.png").stat().st_size < 200_000
