@@ -26,7 +26,8 @@ def wheel(tmp_path_factory) -> Path:
         if (ROOT / name).is_file():
             (source / name).parent.mkdir(parents=True, exist_ok=True)
             (source / name).write_bytes((ROOT / name).read_bytes())
-    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "-o", folder, source, cwd=folder)
+    build = (sys.executable, "-m", "build", "--wheel", "--no-isolation")
+    run(*build, "--outdir", folder, source, cwd=folder)
     return next(folder.glob("*.whl"))
 
 

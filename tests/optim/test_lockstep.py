@@ -48,6 +48,7 @@ def test_strength_zero_is_the_base_optimizer_bit_for_bit(base):
 
 @pytest.mark.parametrize("schedule", [SHORT, Hard(), LinearMix(0, 20)], ids=repr)
 def test_weights_end_exactly_in_q(schedule):
+    """Phase II is eq. 12: x = proj(y)."""
     model = small_network()
     optimizer = wrapped(model, schedule=schedule)
     train(model, optimizer, 35)
