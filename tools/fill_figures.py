@@ -1,0 +1,151 @@
+"""Writes the figures in README and docs from the JSON files of runs and benchmarks.
+
+A page says where: everything between `<!-- figures: NAME -->` and `<!-- end -->` is replaced.
+
+    python tools/fill_figures.py            write the pages
+    python tools/fill_figures.py --check    only say which pages are out of date (exit status 1)
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+PAGES = (ROOT / "README.md", ROOT / "docs" / "performance.md")
+DEMO = ROOT / "results" / "fashion-mnist-12k"
+PROJECTION = ROOT / "benchmarks" / "results" / "projection.json"
+METHODS = {
+    "demo-float": "float",
+    "demo-bwn": "1 bit, BWN",
+    "demo-binary": "1 bit, BinaryRelax",
+    "demo-twn": "ternary, TWN",
+    "demo-ternary": "ternary, BinaryRelax",
+}
+
+
+def main() -> int:
+    """Fill all pages; with --check, change nothing."""
+    stale = [page for page in PAGES if filled(page.read_text()) != page.read_text()]
+    for page in stale:
+        print(f"{page.relative_to(ROOT)}: {'out of date' if '--check' in sys.argv else 'written'}")
+        if "--check" not in sys.argv:
+            page.write_text(filled(page.read_text()))
+    return 1 if stale and "--check" in sys.argv else 0
+
+
+def filled(text: str) -> str:
+    """The page with every marked section made anew."""
+
+    def section(match: re.Match[str]) -> str:
+        return f"{match[1]}\n\n{SECTIONS[match[2]]()}\n\n<!-- end -->"
+
+    return re.sub(r"(<!-- figures: ([\w-]+) -->).*?<!-- end -->", section, text, flags=re.DOTALL)
+
+
+def demo_seeds() -> str:
+    """Accuracy of the demo's five networks over all seeds there are."""
+    rows = []
+    for recipe, label in METHODS.items():
+        runs = [read(path) for path in sorted((DEMO / recipe).glob("seed*.json"))]
+        summaries = [run["summary"] for run in runs]
+        in_q = {s["in_q"] for s in summaries}
+        rows.append(
+            (
+                label,
+                spread([s["last"] for s in summaries]),
+                spread([s["best_phase_two"] for s in summaries]),
+                str(len(runs)),
+                {True: "yes", None: "-"}.get(in_q.pop(), "NO") if len(in_q) == 1 else "NO",
+            )
+        )
+    return table(("method", "last epoch", "best of Phase II", "seeds", "ends in Q"), rows)
+
+
+def projection_ternary() -> str:
+    """Part (a) of the benchmark: a row per method, a column per size."""
+    records = read(PROJECTION)["ternary"]
+    sizes = sorted({record["size"] for record in records})
+    rows = []
+    for method in dict.fromkeys(record["method"] for record in records):
+        mine = {record["size"]: record for record in records if record["method"] == method}
+        errors = [r["error"] for r in mine.values() if r.get("error") is not None]
+        shown = f"{errors[-1]:.4f}" if errors else "-"
+        rows.append((method, shown, *(time_or_note(mine.get(size)) for size in sizes)))
+    return table(("", "error", *(f"{size:,}" for size in sizes)), rows) + machine_line()
+
+
+def projection_lloyd() -> str:
+    """Part (b): error over the optimum and time of Lloyd's algorithm."""
+    records = read(PROJECTION)["lloyd"]
+    bits = sorted({record["bits"] for record in records})
+    rows = []
+    for method in dict.fromkeys(record["method"] for record in records):
+        mine = {record["bits"]: record for record in records if record["method"] == method}
+        cells = [f"{mine[b]['error']:.6f} (+{100 * mine[b]['excess']:.2f} %)" for b in bits]
+        cells += [time_or_note(mine[b]) for b in bits]
+        rows.append((method, *cells))
+    headings = ("", *(f"error, {b} bits" for b in bits), *(f"time, {b} bits" for b in bits))
+    return table(headings, rows) + machine_line()
+
+
+def projection_sweep() -> str:
+    """Part (c): time and peak extra memory of both sweeps."""
+    records = read(PROJECTION)["sweep"]
+    cells = {(r["size"], r["bits"], r["sweep"]): r for r in records}
+    rows = []
+    for size, bits in dict.fromkeys((r["size"], r["bits"]) for r in records):
+        both = [cells.get((size, bits, sweep)) for sweep in ("bracketed", "full")]
+        shown = ["-" if r is None else f"{time_or_note(r)}, {r['megabytes']:,.0f} MB" for r in both]
+        ratio = f"{both[1]['seconds'] / both[0]['seconds']:.1f}×" if both[1] else "-"
+        rows.append((f"{size:,}", str(bits), *shown, ratio))
+    return table(("weights", "bits", "bracketed", "full sweep", "faster"), rows) + machine_line()
+
+
+def spread(values: list[float]) -> str:
+    """Mean ± standard deviation."""
+    return f"{fmean(values):.2f}" + (f" ± {stdev(values):.2f}" if len(values) > 1 else "")
+
+
+def time_or_note(record: dict[str, Any] | None) -> str:
+    """Milliseconds, or why there are none."""
+    if record is None:
+        return "-"
+    return f"{1000 * record['seconds']:,.1f} ms" if "seconds" in record else record["note"]
+
+
+def machine_line() -> str:
+    """What the benchmark ran on."""
+    machine = read(PROJECTION)["machine"]
+    return (
+        f"\n\n{machine['cpu']}, {machine['threads']} threads, torch {machine['torch']}; "
+        f"median of {read(PROJECTION)['repetitions']} interleaved repetitions."
+    )
+
+
+def table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A Markdown table."""
+    headings = list(headings)
+    lines = [headings, ["---"] * len(headings), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def read(path: Path) -> Any:
+    """The content of a JSON file."""
+    return json.loads(path.read_text())
+
+
+SECTIONS: dict[str, Callable[[], str]] = {
+    "demo-seeds": demo_seeds,
+    "projection-ternary": projection_ternary,
+    "projection-lloyd": projection_lloyd,
+    "projection-sweep": projection_sweep,
+}
+
+if __name__ == "__main__":
+    raise SystemExit(main())
