@@ -13,6 +13,8 @@ from torch import Tensor
 from binaryrelax.quantizers.granularity import Granularity, PerLayer
 from binaryrelax.quantizers.validation import all_finite
 
+DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+
 
 @dataclass(frozen=True, repr=False)
 class Quantizer(ABC):
@@ -99,8 +101,8 @@ class Quantizer(ABC):
 
     def check(self, w: Tensor) -> None:
         """Raise ValueError if ``w`` cannot be projected; waits for the device."""
-        if not w.is_floating_point():
-            raise ValueError(f"{self!r}: weights must be floating point, not {w.dtype}")
+        if w.dtype not in DTYPES:
+            raise ValueError(f"{self!r}: weights must be floating point ({DTYPES}), not {w.dtype}")
         if max(self.codebook) > torch.finfo(w.dtype).max:
             raise ValueError(f"{self!r}: code {max(self.codebook):g} does not fit into {w.dtype}")
         if not all_finite(w):

@@ -2,7 +2,7 @@
 
 Non-negative floats are ordered like their bit patterns. A first histogram over the top 15 bits of
 |y| gives the count and sum of each bin. They exclude nearly every bin as the place of the cut
-between kept and dropped weights; a second histogram resolves the others to single float values.
+between kept and dropped weights; those few are resolved to single float values.
 
 Everything that decides is exact: the weights of a bin share one exponent, so a float64 sum of
 them is a whole number of ulps, and the last candidates are compared as rational numbers.
@@ -24,7 +24,8 @@ MOST_WEIGHTS = 1 << 29  # so many 24-bit mantissas still add exactly in float64
 CHUNK = (
     1 << 15
 )  # weights looked at together: torch starts no threads for so few, nor waits for them
-BINS_A_ROUND = 32
+MOST_TABLES = 32  # bins whose 65536 possible values are counted in tables; more are sorted
+MOST_SORTED = 1 << 20  # so few weights are sorted faster than counted
 SLACK = 1e-12  # far above float64 rounding: floats only preselect
 UNIT = 149  # every float32 is a whole multiple of 2^-149
 
@@ -71,7 +72,7 @@ class Bins:
         ]
 
     def suspects(self, best: float) -> Tensor:
-        """Bins that a cut better than ``best`` may run through, most promising first.
+        """Bins that a cut better than ``best`` may run through.
 
         At the optimum all kept weights are >= s/2 and all dropped ones <= s/2, where
         s/2 = A/2B falls from the bin's upper to its lower end: it must meet the bin's range.
@@ -85,12 +86,11 @@ class Bins:
         bound = self.above_sums + crossing * self.high
         bound = (bound / (self.above_counts + crossing).sqrt()).nan_to_num(0.0)
         suspect = may_hold_half_scale & (bound >= best * (1 - SLACK)) & (self.counts > 1)
-        found = suspect.nonzero().flatten()
-        return found[bound[found].argsort(descending=True)]
+        return suspect.nonzero().flatten()
 
 
 def exact_ternary_cut(a: Tensor) -> tuple[float, float]:
-    """The smallest kept magnitude and the mean of the kept ones: t* and s* of eq. 6.
+    """Where to cut, and the mean of the weights kept: t* and s* of eq. 6.
 
     Args:
         a: magnitudes, float32, one dimension, fewer than 2^29.
@@ -102,15 +102,9 @@ def exact_ternary_cut(a: Tensor) -> tuple[float, float]:
     if bins.exact_sums[-1] == 0:
         return float("inf"), 0.0
     best = _best_of(bins.boundary_cuts())
-    suspects = bins.suspects(_value(best))
-    if suspects.numel():
-        bits = _bits_inside(a, bins.keys[suspects])
-        while suspects.numel():
-            found = _cuts_inside(bits, suspects[:BINS_A_ROUND], bins)
-            best = _best_of([best, *found])
-            still = bins.suspects(_value(best))
-            suspects = suspects[BINS_A_ROUND:]
-            suspects = suspects[torch.isin(suspects, still)]
+    keys = bins.keys[bins.suspects(_value(best))]
+    if keys.numel():
+        best = _best_of([best, *_cuts_inside(*_distinct_values(a, keys), bins)])
     return best.smallest, best.total / (best.count << UNIT)
 
 
@@ -125,43 +119,59 @@ def _histogram(a: Tensor) -> tuple[Tensor, Tensor]:
     return counts, sums
 
 
-def _bits_inside(a: Tensor, keys: Tensor) -> Tensor:
-    """The bit patterns of the weights that lie in the bins ``keys``."""
+def _distinct_values(a: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+    """The distinct weights in the bins ``keys`` as bit patterns, decreasing, and their counts."""
     wanted = torch.zeros(NUM_BINS, dtype=torch.bool)
     wanted[keys] = True
     pieces = []
     for chunk in torch.split(a, CHUNK):
         bits = chunk.view(torch.int32)
         pieces.append(bits.masked_select(wanted.index_select(0, bits >> LOW_BITS)))
-    return torch.cat(pieces)
+    bits = torch.cat(pieces)
+    if bits.numel() <= MOST_SORTED or keys.numel() > MOST_TABLES:
+        values, counts = torch.unique(bits, return_counts=True)
+        return values.long().flip(0), counts.flip(0)
+    place = torch.zeros(NUM_BINS, dtype=torch.int64)
+    place[keys] = torch.arange(len(keys))
+    index = torch.zeros(len(keys) << LOW_BITS, dtype=torch.int64)
+    for chunk in torch.split(bits, CHUNK):
+        at = (place.index_select(0, chunk >> LOW_BITS) << LOW_BITS) + (chunk & (NUM_VALUES - 1))
+        index += torch.bincount(at, minlength=len(index))
+    counts = index.view(-1, NUM_VALUES).flip(1).flatten()  # keys decrease: now all values do
+    patterns = ((keys[:, None] << LOW_BITS) + torch.arange(NUM_VALUES).flip(0)).flatten()
+    present = counts.nonzero().flatten()
+    return patterns[present], counts[present]
 
 
-def _cuts_inside(bits: Tensor, suspects: Tensor, bins: Bins) -> list[Cut]:
-    """The best cuts that run through the bins ``suspects``.
+def _cuts_inside(patterns: Tensor, counts: Tensor, bins: Bins) -> list[Cut]:
+    """The best cuts that run through bins, given their distinct weights, decreasing.
 
     Equal weights are kept or dropped together: A^2/B is convex along a run of them.
     """
-    place = torch.full((NUM_BINS,), -1, dtype=torch.int64)
-    place[bins.keys[suspects]] = torch.arange(len(suspects))
-    row = place.index_select(0, bits >> LOW_BITS)
-    index = (row * NUM_VALUES + (bits & (NUM_VALUES - 1))).masked_select(row >= 0)
-    counts = torch.bincount(index, minlength=len(suspects) * NUM_VALUES)
-    counts = counts.view(-1, NUM_VALUES).flip(1).double()  # largest value of a bin first
-    patterns = (bins.keys[suspects, None] << LOW_BITS) + torch.arange(NUM_VALUES).flip(0)
-    values = _floats(patterns)
-    sums = (counts * values).cumsum(1)  # exact: one exponent
-    kept_counts = bins.above_counts[suspects, None] + counts.cumsum(1)
-    value = (bins.above_sums[suspects, None] + sums) / kept_counts.sqrt()
-    value[counts == 0] = 0
-    near_best = (value >= value.max() * (1 - SLACK)).nonzero().tolist()
+    place = torch.zeros(NUM_BINS, dtype=torch.int64)
+    place[bins.keys] = torch.arange(len(bins.keys))
+    row = place[patterns >> LOW_BITS]
+    exponents = (patterns >> 23).clamp(min=1)
+    mantissas = (patterns & 0x7FFFFF) + ((patterns >> 23 > 0).long() << 23)
+    ulps, inside = _sums_within(row, counts * mantissas), _sums_within(row, counts)
+    sums = torch.ldexp(ulps.double(), exponents - 150)  # exact: one exponent in a bin
+    kept_counts = bins.above_counts[row] + inside
+    value = (bins.above_sums[row] + sums) / kept_counts.sqrt()
+    near_best = (value >= value.max() * (1 - SLACK)).nonzero().flatten()
+    chosen = (_floats(patterns[near_best]), row[near_best], sums[near_best], kept_counts[near_best])
     return [
-        Cut(
-            float(values[i, j]),
-            bins.exact_sums[int(suspects[i])] + _units(float(sums[i, j])),
-            int(kept_counts[i, j]),
-        )
-        for i, j in near_best
+        Cut(smallest, bins.exact_sums[i] + _units(total), int(count))
+        for smallest, i, total, count in zip(*(x.tolist() for x in chosen), strict=True)
     ]
+
+
+def _sums_within(row: Tensor, x: Tensor) -> Tensor:
+    """Running sums of the integers ``x`` that start anew where ``row`` changes; exact."""
+    before = x.cumsum(0) - x
+    is_first = torch.ones_like(row, dtype=torch.bool)
+    is_first[1:] = row[1:] != row[:-1]
+    start = torch.where(is_first, torch.arange(len(row)), 0).cummax(0).values
+    return before + x - before[start]
 
 
 def _best_of(cuts: list[Cut]) -> Cut:

@@ -12,24 +12,29 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+TIE = 2.0**-48  # relative; objective values that float64 sums cannot tell apart are ties
 PIECES = 8  # an interval of s is cut into so many at a time
 SLACK = 1e-13  # relative; keeps rounding from excluding an interval wrongly
 
 
-def tie(dtype: torch.dtype) -> float:
-    """The relative difference up to which objective values of such weights count as equal.
+def running_sums(x: Tensor) -> Tensor:
+    """Cumulative sums along each row in float64, more accurate than float64 for float64 rows.
 
-    float64 sums cannot tell them apart; sums of narrower weights are nearly exact.
+    Sums of narrower numbers are nearly exact already. Numbers around 1 are split into multiples of
+    2^-24, whose sums are exact, and a small rest.
     """
-    return 2.0**-40 if dtype == torch.float64 else 2.0**-48
+    if x.dtype != torch.float64:
+        return x.cumsum(1, dtype=torch.float64)
+    coarse = (x * 2.0**24).round() * 2.0**-24
+    return coarse.cumsum(1) + (x - coarse).cumsum(1)
 
 
-def first_best(values: Tensor, tie: float) -> Tensor:
-    """The first index of each row whose value is the largest, up to ``tie``: (rows, 1).
+def first_best(values: Tensor) -> Tensor:
+    """The first index of each row whose value is the largest, up to rounding: (rows, 1).
 
     Sweeps run from large to small scales, so of tied optima this takes the larger scale.
     """
-    threshold = values.amax(1, keepdim=True) * (1 - tie)
+    threshold = values.amax(1, keepdim=True) * (1 - TIE)
     return (values >= threshold).to(torch.uint8).argmax(1, keepdim=True)
 
 
@@ -40,7 +45,7 @@ def full_sweep(a: Tensor, levels: Tensor) -> Tensor:
         a: magnitudes, (rows, n).
         levels: the m magnitudes q_1 < ... < q_m of the codebook, float64.
     """
-    a, equal = a.double(), tie(a.dtype)
+    a = a.double()
     middles = (levels[1:] + levels[:-1]) / 2
     breakpoints = (a[:, :, None] / middles).flatten(1)
     order = breakpoints.argsort(dim=1, descending=True)
@@ -48,9 +53,9 @@ def full_sweep(a: Tensor, levels: Tensor) -> Tensor:
     cost = levels.square().diff().repeat(a.shape[1]).expand_as(order).gather(1, order)
     start_gain = levels[0] * a.sum(1, keepdim=True)
     start_cost = (levels[0].square() * a.shape[1]).expand_as(start_gain)
-    gain = torch.cat([start_gain, gain], 1).cumsum(1)  # A after each breakpoint
+    gain = running_sums(torch.cat([start_gain, gain], 1))  # A after each breakpoint
     cost = torch.cat([start_cost, cost], 1).cumsum(1)  # B
-    best = first_best((gain / cost.sqrt()).nan_to_num(0.0), equal)
+    best = first_best((gain / cost.sqrt()).nan_to_num(0.0))
     return (gain.gather(1, best) / cost.gather(1, best)).nan_to_num(0.0)[:, 0]
 
 
@@ -62,7 +67,7 @@ class SortedRows:
         self.num_weights = a.shape[1]
         self.flat = ascending.double().flatten()
         prefix = torch.zeros(a.shape[0], a.shape[1] + 1, dtype=torch.float64, device=a.device)
-        torch.cumsum(ascending, 1, dtype=torch.float64, out=prefix[:, 1:])
+        prefix[:, 1:] = running_sums(ascending)
         self.prefix = prefix.flatten()
         self.largest, self.total = ascending[:, -1].double(), prefix[:, -1]
         self.levels, self.middles = levels, (levels[1:] + levels[:-1]) / 2
@@ -104,7 +109,7 @@ def bracketed_sweep(a: Tensor, levels: Tensor) -> Tensor:
     most one breakpoint: their two ends are then all their states.
     """
     rows = SortedRows(a, levels)
-    found = _Best(a.shape[0], a.device, tie(a.dtype))
+    found = _Best(a.shape[0], a.device)
     # s* >= mean|y|/q_m by Chebyshev's sum inequality; s* <= max|y|/q for the smallest q > 0.
     row = rows.largest.nonzero().flatten()
     low = (rows.total / rows.num_weights / levels[-1])[row] * (1 - SLACK)
@@ -118,7 +123,7 @@ def bracketed_sweep(a: Tensor, levels: Tensor) -> Tensor:
         found.improve(row, gain, cost)
         row, low, high = row[:, 1:], edges[:, :-1], edges[:, 1:]
         keep = _chord_bound(edges, gain, cost) >= found.value[row].square() * (1 - SLACK)
-        keep &= (passed[:, :-1] - passed[:, 1:] > 1) & (high > low * (1 + found.tie))
+        keep &= (passed[:, :-1] - passed[:, 1:] > 1) & (high > low * (1 + TIE))
         row, low, high = row[keep], low[keep], high[keep]
     return found.scale
 
@@ -142,8 +147,7 @@ def _chord_bound(edges: Tensor, gain: Tensor, cost: Tensor) -> Tensor:
 class _Best:
     """The best state seen in each row; of tied ones the larger scale."""
 
-    def __init__(self, num_rows: int, device: torch.device, tie: float) -> None:
-        self.tie = tie
+    def __init__(self, num_rows: int, device: torch.device) -> None:
         self.value = torch.zeros(num_rows, dtype=torch.float64, device=device)
         self.scale = torch.zeros_like(self.value)
 
@@ -153,7 +157,7 @@ class _Best:
         scale = (gain / cost).nan_to_num(0.0).flatten()
         # The scale held so far stays only if it is still among the best.
         best = self.value.scatter_reduce(0, row, value, "amax")
-        self.scale[self.value < best * (1 - self.tie)] = 0
-        tied = value >= best[row] * (1 - self.tie)
+        self.scale[self.value < best * (1 - TIE)] = 0
+        tied = value >= best[row] * (1 - TIE)
         self.scale.scatter_reduce_(0, row[tied], scale[tied], "amax")
         self.value = best

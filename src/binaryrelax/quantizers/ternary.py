@@ -10,9 +10,9 @@ from torch import Tensor
 from binaryrelax.quantizers.averages import kept_means, magnitudes, power_of_two_above
 from binaryrelax.quantizers.quantizer import ExactQuantizer
 from binaryrelax.quantizers.radix import MOST_WEIGHTS, exact_ternary_cut
-from binaryrelax.quantizers.sweep import first_best, tie
+from binaryrelax.quantizers.sweep import first_best, running_sums
 
-SORT_BELOW = 1 << 16  # weights; under this, sorting is faster than two histograms
+SORT_BELOW = 1 << 17  # weights; under this, sorting is faster than histograms
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -55,8 +55,8 @@ def _suits_radix_search(a: Tensor) -> bool:
 def _kept_by_sorting(a: Tensor) -> Tensor:
     """The reference for eq. 6: which weights keep their sign, found by a full sort."""
     descending = a.sort(dim=1, descending=True).values
-    sums = (descending / power_of_two_above(a).to(a.dtype)).cumsum(1, dtype=torch.float64)
+    sums = running_sums(descending / power_of_two_above(a).to(a.dtype))
     counts = torch.arange(1, a.shape[1] + 1, dtype=torch.float64, device=a.device)
-    best = first_best(sums / counts.sqrt(), tie(a.dtype))
+    best = first_best(sums / counts.sqrt())
     cut = descending.gather(1, best)
     return (a >= cut) & (a > 0)
