@@ -10,7 +10,6 @@ from .cases import weights
 
 @given(w=weights(torch.float32))
 def test_binary_is_eq_5(w):
-    w = w[0] if isinstance(w, tuple) else w
     scale, codes = Binary().split(w)
     mean = sum(abs(x) for x in w.flatten().tolist()) / w.numel()
     assert scale == torch.tensor(mean, dtype=torch.float64).float()
