@@ -1,4 +1,3 @@
-import os
 import signal
 import subprocess
 import sys
@@ -22,7 +21,6 @@ def start_demo(out, *arguments: str) -> subprocess.Popen:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "OMP_WAIT_POLICY": "PASSIVE"},
     )
 
 

@@ -15,8 +15,10 @@ def main() -> None:
             "install the extra: pip install 'binaryrelax[lab]'\n"
         )
         raise SystemExit(1)
-    from binaryrelax.cli import run  # only now: it imports what may be missing
-
+    try:
+        from binaryrelax.cli import run  # only now: it imports what may be missing
+    except KeyboardInterrupt:  # torch takes a second or two to load
+        raise SystemExit(130) from None
     raise SystemExit(run())
 
 

@@ -1,19 +1,17 @@
 """One thread for all tests of the lab, and five tiny runs for those that only read."""
 
 import pytest
-import torch
 
+from binaryrelax.lab.demo import one_thread
 from binaryrelax.lab.engine import FINAL_NAME, train
 from tests.lab.tiny import METHODS, tiny_data, tiny_recipe
 
 
 @pytest.fixture(scope="package", autouse=True)
-def one_thread():
-    """These networks are too small to share, and threads that wait for each other burn time."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+def single_thread():
+    """These networks are too small to share among threads."""
+    with one_thread():
+        yield
 
 
 @pytest.fixture(scope="session")

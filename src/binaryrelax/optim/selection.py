@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
 from binaryrelax.quantizers import PerLayer, Quantizer
@@ -15,12 +15,12 @@ _LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, *_TRANSPOSED)
 _WRAPPERS = ("module.", "_orig_mod.")  # DistributedDataParallel and torch.compile
 
 
-class SelectedWeights(dict[nn.Parameter, Quantizer]):
+class SelectedWeights(dict[Tensor, Quantizer]):
     """A dict from parameter to quantizer that also knows each parameter's name in the model."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.names: dict[nn.Parameter, str] = {}
+        self.names: dict[Tensor, str] = {}
 
 
 def select_weights(

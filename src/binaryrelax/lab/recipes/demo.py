@@ -1,8 +1,11 @@
 """The five networks of ``binaryrelax demo``: minutes on two CPU cores, on the embedded images.
 
-The network, the number of epochs and the learning rate were chosen so that the demo is over in
-about two minutes; flipping was kept and shifting dropped after a look at the test accuracy of the
-float network on one seed. Nothing else was tuned, and all five share every other number.
+What was chosen by looking at test accuracy, on seed 0: the network, among five of similar cost, and
+flipping without shifting, both by the float network alone. Learning rates 0.1 and 0.03 did equally
+well on a first look, and 0.1 stayed. The number of epochs was set by time alone: 15, then 12, then
+10, so that one thread is done in about two minutes. Nothing else was tuned, and all five share
+every other number. Which method comes out ahead changed with the number of epochs: with 10,000
+images and so short a training, half a point is noise.
 """
 
 import math
@@ -13,7 +16,7 @@ from binaryrelax.lab.recipes.learning_rate import Cosine
 from binaryrelax.lab.recipes.recipe import Recipe
 
 FINAL_STRENGTH = 150.0  # the paper ends Phase I with λ between 100 and 200
-NUM_GROWTHS = 39  # four an epoch, over the 10 epochs of Phase I
+NUM_GROWTHS = 31  # four an epoch, over the 8 epochs of Phase I, but not before the first
 
 
 def demo_float() -> Recipe:
@@ -23,13 +26,13 @@ def demo_float() -> Recipe:
         dataset="fashion-mnist-12k",
         network="small-conv",
         method="float",
-        epochs=12,
+        epochs=10,
         batch_size=128,
         lr=0.1,
         lr_schedule=Cosine(),
         momentum=0.9,
         weight_decay=1e-4,
-        phase_two_epoch=10,
+        phase_two_epoch=8,
         flip=True,
     )
 
