@@ -18,7 +18,7 @@ test: $(VENV)/.installed check  ## linters, types and the fast tests, under five
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
 
 test-slow: $(VENV)/.installed  ## the long tests, under forty minutes
-	OMP_NUM_THREADS=2 $(BIN)/python -m pytest -m slow
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow
 
 test-gpu: $(VENV)/.installed  ## the tests that need a CUDA device
 	$(BIN)/python -m pytest -m gpu tests/gpu

@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = (ROOT / "README.md", ROOT / "docs" / "performance.md")
 DEMO = ROOT / "results" / "fashion-mnist-12k"
 PROJECTION = ROOT / "benchmarks" / "results" / "projection.json"
+FIGURES = ("last", "best_phase_two")
 METHODS = {
     "demo-float": "float",
     "demo-bwn": "1 bit, BWN",
@@ -49,22 +50,21 @@ def filled(text: str) -> str:
 
 
 def demo_seeds() -> str:
-    """Accuracy of the demo's five networks over all seeds there are."""
+    """Accuracy of the demo's five networks over all seeds there are, at two lengths."""
     rows = []
     for recipe, label in METHODS.items():
-        runs = [read(path) for path in sorted((DEMO / recipe).glob("seed*.json"))]
-        summaries = [run["summary"] for run in runs]
-        in_q = {s["in_q"] for s in summaries}
-        rows.append(
-            (
-                label,
-                spread([s["last"] for s in summaries]),
-                spread([s["best_phase_two"] for s in summaries]),
-                str(len(runs)),
-                {True: "yes", None: "-"}.get(in_q.pop(), "NO") if len(in_q) == 1 else "NO",
-            )
-        )
-    return table(("method", "last epoch", "best of Phase II", "seeds", "ends in Q"), rows)
+        short, long = demo_summaries(recipe), demo_summaries(f"{recipe}@12")
+        cells = [spread([s[key] for s in runs]) for runs in (short, long) for key in FIGURES]
+        in_q = {s["in_q"] for s in short + long}
+        ends = {frozenset([True]): "yes", frozenset([None]): "-"}.get(frozenset(in_q), "NO")
+        rows.append((label, *cells, f"{len(short)} + {len(long)}", ends))
+    columns = [f"{word}, {n} epochs" for n in (10, 12) for word in ("last", "best of Phase II")]
+    return table(("method", *columns, "seeds", "ends in Q"), rows)
+
+
+def demo_summaries(recipe: str) -> list[dict[str, Any]]:
+    """The summary of each seed's run."""
+    return [read(path)["summary"] for path in sorted((DEMO / recipe).glob("seed*.json"))]
 
 
 def projection_ternary() -> str:
