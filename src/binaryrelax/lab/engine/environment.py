@@ -1,5 +1,6 @@
 """Where a result comes from: versions, device and commit."""
 
+import os
 import platform
 import subprocess
 from pathlib import Path
@@ -18,7 +19,7 @@ def describe_environment(device: torch.device) -> dict[str, str | int | None]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": numpy.__version__,
-        "platform": platform.platform(),
+        "platform": f"{platform.system()} {platform.machine()}",
         "device": torch.cuda.get_device_name(device) if on_gpu else platform.machine(),
         "threads": torch.get_num_threads(),
         "git_commit": git_commit(Path(binaryrelax.__file__)),
@@ -26,7 +27,12 @@ def describe_environment(device: torch.device) -> dict[str, str | int | None]:
 
 
 def git_commit(file: Path) -> str | None:
-    """The commit that is checked out where `file` lies, or None if git does not track it."""
+    """The commit that is checked out where `file` lies, or None if git does not track it.
+
+    A copy of the sources without their history is told by BINARYRELAX_COMMIT.
+    """
+    if "BINARYRELAX_COMMIT" in os.environ:
+        return os.environ["BINARYRELAX_COMMIT"]
     if _git(file.parent, "ls-files", "--error-unmatch", file.name) is None:
         return None
     return _git(file.parent, "rev-parse", "HEAD")
