@@ -41,5 +41,5 @@ $(VENV)/.installed: pyproject.toml constraints.txt | python-is-there
 	touch $@
 
 python-is-there:
-	@$(PYTHON) -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+	@$(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
 	{ echo "binaryrelax needs Python 3.11 or newer with the venv module; '$(PYTHON)' is not. Install it, or say which: make PYTHON=python3.12 ..." >&2; exit 1; }

@@ -1,5 +1,6 @@
 """What strangers install: the built wheel, in an empty environment, outside the tree."""
 
+import shutil
 import subprocess
 import sys
 import venv
@@ -21,11 +22,8 @@ def run(*command: object, cwd: Path) -> str:
 def wheel(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"  # a copy, so that building leaves nothing in the tree
-    tracked = run("git", "ls-files", "--cached", "--others", "--exclude-standard", cwd=ROOT)
-    for name in tracked.splitlines():
-        if (ROOT / name).is_file():
-            (source / name).parent.mkdir(parents=True, exist_ok=True)
-            (source / name).write_bytes((ROOT / name).read_bytes())
+    unwanted = shutil.ignore_patterns(".*", "*.egg-info", "__pycache__", "build", "demo", "tests")
+    shutil.copytree(ROOT, source, ignore=unwanted)
     build = (sys.executable, "-m", "build", "--wheel", "--no-isolation")
     run(*build, "--outdir", folder, source, cwd=folder)
     return next(folder.glob("*.whl"))

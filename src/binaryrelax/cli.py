@@ -21,7 +21,7 @@ from binaryrelax.lab.recipes import Recipe, demo_float
 
 app = typer.Typer(
     name="binaryrelax",
-    help="Train networks whose weights take 1 or 2 bits, and prove that they do.",
+    help="Train networks whose weights take 1 or 2 bits, and check that they do.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -69,7 +69,7 @@ def binaryrelax_command(
     ] = False,
     debug: DebugOption = False,
 ) -> None:
-    """Train networks whose weights take 1 or 2 bits, and prove that they do."""
+    """Train networks whose weights take 1 or 2 bits, and check that they do."""
     context.obj = debug
 
 

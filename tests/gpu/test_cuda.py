@@ -165,6 +165,42 @@ def test_non_finite_weights_are_named_late_but_never_not(read):
                 optimizer.step()
 
 
+def test_a_good_checkpoint_ends_the_complaints():
+    model = network()
+    optimizer = wrapped(model, Ternary(), Hard())
+    images, labels = problem()
+    backward(model, images, labels)
+    good = optimizer.state_dict()
+    good = {
+        **good,
+        "state": {i: {k: v.clone() for k, v in s.items()} for i, s in good["state"].items()},
+    }
+    model[3].weight.grad.fill_(math.nan)
+    with pytest.raises(ValueError, match="became NaN"):
+        optimizer.step()
+        optimizer.state_dict()
+    optimizer.load_state_dict(good)
+    optimizer.zero_grad()
+    backward(model, images, labels)
+    for _ in range(5):
+        optimizer.step()
+        torch.cuda.synchronize()
+    assert len(measure(optimizer)) == 2
+
+
+def test_weights_that_join_later_are_watched_too():
+    model, late = network(), nn.Linear(4, 4, bias=False).cuda()
+    optimizer = wrapped(model, Binary(), Hard())
+    images, labels = problem()
+    backward(model, images, labels)
+    optimizer.step()
+    optimizer.add_param_group({"params": [late.weight]}, {late.weight: Binary()})
+    late.weight.grad = torch.full_like(late.weight, math.nan)
+    with pytest.raises(ValueError, match="weight 0 of 1 became NaN"):
+        optimizer.step()
+        optimizer.state_dict()
+
+
 def test_memory_stays_after_the_first_step_and_the_peak_is_a_few_layers():
     model = nn.Sequential(*[nn.Linear(1024, 1024, bias=False) for _ in range(16)]).cuda()
     optimizer = BinaryRelax(

@@ -167,10 +167,37 @@ def test_loading_into_another_method_names_the_difference_and_changes_nothing(ot
     assert same_bits(model, before)
 
 
+def test_another_order_of_parameters_is_refused_not_swapped():
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8))
+    first, second = model[0].weight, model[1].weight
+    weights = select_weights(model, Binary())
+    state = BinaryRelax(SGD([first, second], lr=0.1), weights, Hard()).state_dict()
+    other = BinaryRelax(SGD([second, first], lr=0.1), weights, Hard())
+    with pytest.raises(ValueError, match=r"saved with names \['0.weight', '1.weight'\]"):
+        other.load_state_dict(state)
+
+
+def test_equal_schedules_fit_however_they_are_spelled():
+    optimizer = wrapped(small_network(), schedule=GeometricGrowth(1, 1.02, 10, 100))
+    state = optimizer.state_dict()
+    wrapped(small_network(), schedule=GeometricGrowth(1.0, 1.02, 10, 100)).load_state_dict(state)
+    assert state["param_groups"][0]["relax_schedule"].startswith("GeometricGrowth(initial=1.0,")
+
+
 def test_loading_a_plain_optimizer_state_says_the_way_out():
     model = small_network()
     with pytest.raises(ValueError, match="load it into base before wrapping"):
         wrapped(model).load_state_dict(sgd(model).state_dict())
+
+
+def test_a_checkpoint_with_nan_is_refused_and_changes_nothing():
+    optimizer = wrapped(small_network())
+    state = copy.deepcopy(optimizer.state_dict())
+    state["state"][0]["y"][0] = float("nan")
+    state["param_groups"][0]["relax_steps"] = 5
+    with pytest.raises(ValueError, match="float weights 0: the checkpoint holds NaN"):
+        optimizer.load_state_dict(state)
+    assert optimizer.num_steps == 0
 
 
 @pytest.mark.parametrize("damage", ["missing", "shape"])

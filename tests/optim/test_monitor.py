@@ -82,6 +82,12 @@ def test_alpha_of_a_step_that_moves_nothing_is_none():
         assert all(r.movement == 0 and r.alpha is None for r in measure(optimizer))
 
 
+def test_measuring_inside_projected_is_refused():
+    optimizer = wrapped(small_network())
+    with optimizer.projected(), pytest.raises(RuntimeError, match=r"measure\(\) inside"):
+        measure(optimizer)
+
+
 def test_measuring_changes_no_training():
     model, plain = small_network(), small_network()
     watched, unwatched = wrapped(model), wrapped(plain)

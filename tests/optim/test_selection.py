@@ -66,6 +66,14 @@ def test_a_tied_weight_is_one_weight_and_float_if_any_name_is_kept():
     assert "stem.weight" not in names(model, keep_float=("again",))
 
 
+def test_a_tied_embedding_is_kept_by_its_own_name():
+    model = nn.Module()
+    model.embed, model.head, model.body = nn.Embedding(5, 4), nn.Linear(4, 5), nn.Linear(4, 4)
+    model.head.weight = model.embed.weight
+    assert names(model) == ["body.weight", "head.weight"]
+    assert names(model, keep_float=("embed",)) == ["body.weight"]
+
+
 def test_transposed_convolutions_only_per_layer():
     model = nn.Sequential(nn.ConvTranspose2d(4, 6, 3))
     assert names(model) == ["0.weight"]
@@ -83,6 +91,7 @@ def test_nothing_left_is_an_error():
 
 def test_a_bare_layer_is_a_model():
     assert names(nn.Linear(3, 2)) == ["weight"]
+    assert names(torch.compile(nn.Linear(3, 2))) == ["weight"]
 
 
 def test_computed_and_lazy_weights_are_refused_by_name():

@@ -158,11 +158,28 @@ def test_add_param_group_reaches_both_and_can_quantize():
     assert not torch.equal(y, optimizer.float_weights[late.weight])
 
 
+def test_add_param_group_leaves_quantized_weights_alone():
+    model = small_network()
+    first, second = model[0].weight, model[3].weight
+    optimizer = BinaryRelax(SGD([first], lr=0.1), {first: Ternary()}, Hard())
+    y = optimizer.float_weights[first].clone()
+    optimizer.add_param_group(
+        {"params": [second]}, select_weights(model, Ternary(), keep_float=("6",))
+    )
+    assert torch.equal(optimizer.float_weights[first], y)
+    assert set(optimizer.float_weights) == {first, second}
+    with optimizer.projected(), pytest.raises(RuntimeError, match=r"add_param_group\(\) inside"):
+        optimizer.add_param_group({"params": [model[6].weight]}, {model[6].weight: Binary()})
+
+
 def test_add_param_group_that_fails_adds_nothing():
     optimizer = wrapped(small_network())
     weight = nn.Parameter(torch.randn(3, 5))
     with pytest.raises(ValueError, match=r"weight 0 of 1: PerGroup\(size=2\) does not divide"):
         optimizer.add_param_group({"params": [weight]}, {weight: Binary(granularity=PerGroup(2))})
+    assert len(optimizer.param_groups) == 1
+    with pytest.raises(ValueError, match="need parameter: quantizer"):
+        optimizer.add_param_group({"params": [weight]}, {weight: "binary"})
     assert len(optimizer.param_groups) == 1
 
 
@@ -261,6 +278,33 @@ def test_an_exception_in_the_closure_leaves_x_and_y():
         optimizer.step(closure)
     assert all(map(torch.equal, before, model.parameters()))
     assert all(map(torch.equal, y, optimizer.float_weights.values()))
+
+
+def test_a_closure_that_leads_to_infinity_is_named():
+    model = nn.Sequential(nn.Linear(400, 400))
+    weights = select_weights(model, Ternary())
+    optimizer = BinaryRelax(LBFGS(model.parameters(), lr=1e30), weights, Hard())
+
+    def closure():
+        optimizer.zero_grad()
+        loss = model(torch.ones(2, 400)).square().sum() * 1e20
+        loss.backward()
+        return loss
+
+    before = model[0].weight.detach().clone()
+    with pytest.raises(ValueError, match=r"float weights of 0\.weight became NaN or infinite"):
+        for _ in range(3):
+            before = model[0].weight.detach().clone()
+            optimizer.step(closure)
+    assert torch.equal(model[0].weight, before)
+
+
+def test_the_default_device_does_not_matter():
+    w = torch.randn(200_000)
+    expected = Ternary().project(w), relax(w, w, 1.0)
+    with torch.device("meta"):
+        assert torch.equal(Ternary().project(w), expected[0])
+        assert torch.equal(relax(w, w, 1.0), expected[1])
 
 
 class Nowhere(Schedule):

@@ -1,7 +1,8 @@
 """The layout of an optimizer checkpoint: torch's own, flat, plain data.
 
 Each parameter's entry holds "y" and the base optimizer's values as "base.<key>"; each group holds,
-beside base's settings, the method, schedule, quantizers and number of steps under "relax_<key>".
+beside base's settings, the method, schedule, quantizers, names and number of steps under
+"relax_<key>".
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from typing import Any
 
 from torch import Size, Tensor
 
+from binaryrelax.quantizers.validation import all_finite
+
 StateDict = dict[str, Any]
-_MUST_AGREE = ("relax_method", "relax_schedule", "relax_quantizers")
+_MUST_AGREE = ("relax_method", "relax_schedule", "relax_quantizers", "relax_names")
 
 
 def join_state(own: StateDict, base: StateDict, description: list[StateDict]) -> StateDict:
@@ -50,6 +53,8 @@ def split_state(
         if not isinstance(y, Tensor) or y.shape != shape:
             found = tuple(y.shape) if isinstance(y, Tensor) else "missing"
             raise ValueError(f"float weights {index}: saved {found}, expected {tuple(shape)}")
+        if not all_finite(y):
+            raise ValueError(f"float weights {index}: the checkpoint holds NaN or infinity")
     plain = [_without(group, "relax_") for group in groups]
     own = {i: {"y": joined["state"][i]["y"]} for i in shapes}
     base = {i: values for i, v in joined["state"].items() if (values := _unprefixed(v))}

@@ -49,6 +49,15 @@ class FinitenessWatch:
         for flags in self._flags.values():
             self._refuse(flags.read(wait=wait))
 
+    def forget(self) -> None:
+        """Take back what was found: the weights have been replaced by good ones."""
+        for flags in self._flags.values():
+            flags.clear()
+
+    def restart(self) -> None:
+        """Watch anew: other weights have joined."""
+        self._flags.clear()
+
     def _refuse(self, bad: list[Tensor]) -> None:
         if bad:
             names = ", ".join(self._names[w] for w in bad)
@@ -67,7 +76,7 @@ class _DeviceFlags:
     def __init__(self, weights: list[Tensor]) -> None:
         self.weights = weights
         self.bad = torch.zeros(len(weights), dtype=torch.bool, device=weights[0].device)
-        self.host = torch.zeros(len(weights), dtype=torch.bool).pin_memory()
+        self.host = torch.zeros(len(weights), dtype=torch.bool, device="cpu").pin_memory()
         self.arrived: torch.cuda.Event | None = None
 
     def look(self) -> None:
@@ -85,6 +94,10 @@ class _DeviceFlags:
             self.arrived.record()
             return found
         return []
+
+    def clear(self) -> None:
+        self.bad.zero_()  # in place: a captured graph writes to this very tensor
+        self.arrived = None
 
     def _chosen(self, flags: Tensor) -> list[Tensor]:
         return [w for w, is_bad in zip(self.weights, flags.tolist(), strict=True) if is_bad]

@@ -58,13 +58,17 @@ _previous: WeakKeyDictionary[BinaryRelax, dict[str, Iterate]] = WeakKeyDictionar
 
 @torch.no_grad()
 def measure(optimizer: BinaryRelax) -> list[LayerRecord]:
-    """A record for each quantized weight; waits for the device once.
+    """A record for each quantized weight; waits for the device.
 
     Keeps one byte per weight until the next call, to count what flipped.
 
     Raises:
         ValueError: the float weights are not finite; the parameter is named.
     """
+    if optimizer.is_projected:
+        raise RuntimeError(
+            "measure() inside projected(): x is not there to measure; leave it first"
+        )
     optimizer.refuse_non_finite()
     codes: Iterate = {}
     last_codes = _last_codes.get(optimizer, {})
@@ -110,14 +114,14 @@ def monitor(optimizer: BinaryRelax) -> Iterator[None]:
 
 def _indices(code: Tensor, quantizer: Quantizer) -> Tensor:
     """Codes as indices into the codebook, one byte each."""
-    codebook = torch.tensor(quantizer.codebook, dtype=code.dtype).to(code.device)
+    codebook = torch.tensor(quantizer.codebook, dtype=code.dtype, device=code.device)
     return torch.bucketize(code, codebook).to(torch.uint8)
 
 
 def _flips(now: Tensor, before: Tensor | None, quantizer: Quantizer) -> dict[str, Tensor]:
     if before is None:
         return {}
-    signs = torch.tensor(quantizer.codebook).sign().to(now.device)
+    signs = torch.tensor(quantizer.codebook, device=now.device).sign()
     opposite = signs[now.int()] * signs[before.int()] < 0
     return {
         "sign_flips": opposite.double().mean(),
@@ -132,7 +136,7 @@ def _movement(optimizer: BinaryRelax, weight: Tensor) -> dict[str, Tensor]:
 
     The difference of the two squares is taken as one inner product, which does not cancel.
     """
-    if optimizer not in _previous:
+    if weight not in _previous.get(optimizer, {}).get("x", {}):
         return {}
     x = _previous[optimizer]["x"][weight].double()
     y = _previous[optimizer]["y"][weight].double()
@@ -147,7 +151,8 @@ def _norm(w: Tensor) -> Tensor:
 
 
 def _records(optimizer: BinaryRelax, rows: list[dict[str, Tensor]]) -> list[LayerRecord]:
-    flat = torch.stack([value.cpu() for row in rows for value in row.values()]).tolist()
+    home = next(iter(rows[0].values())).device
+    flat = torch.stack([value.to(home) for row in rows for value in row.values()]).tolist()
     values = iter(flat)
     optional: dict[str, Any] = dict.fromkeys(("sign_flips", "level_flips", "movement", "alpha"))
     return [

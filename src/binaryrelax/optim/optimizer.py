@@ -66,6 +66,11 @@ class BinaryRelax(Optimizer):
         return 2 if math.isinf(self.strength) else 1
 
     @property
+    def is_projected(self) -> bool:
+        """Whether the model holds proj_Q(y) instead of x at the moment."""
+        return self._num_projected > 0
+
+    @property
     def float_weights(self) -> dict[Tensor, Tensor]:
         """The float weights y of each quantized parameter."""
         return {weight: self.state[weight]["y"] for weight in self.quantizers}
@@ -82,8 +87,7 @@ class BinaryRelax(Optimizer):
             ValueError: y became NaN or infinite; the parameter is named. On CUDA the error may
                 come some steps late.
         """
-        if self._num_projected:
-            raise RuntimeError(f"{type(self).__name__}.step() inside projected(): leave it first")
+        self._refuse_inside_projected("step")
         try:
             self._load_float_weights()
             loss = self._step_base(closure)  # eq. 10: momentum and weight decay act on y
@@ -130,14 +134,19 @@ class BinaryRelax(Optimizer):
     def add_param_group(
         self, param_group: dict[str, Any], weights: Mapping[Tensor, Quantizer] | None = None
     ) -> None:
-        """Add a group to both optimizers; ``weights`` says which of it to quantize, and how."""
+        """Add a group to both optimizers; ``weights`` says which of it to quantize, and how.
+
+        Weights that are quantized already stay as they are, so ``select_weights`` of the whole
+        model will do.
+        """
         if any(param_group is group for group in self.base.param_groups):
             super().add_param_group(param_group)  # torch's constructor, handing base's own groups
             return
+        self._refuse_inside_projected("add_param_group")
         self.base.add_param_group(param_group)
         try:
             self._take_weights(weights or {})
-        except ValueError:
+        except BaseException:
             self.param_groups.pop()
             raise
 
@@ -158,8 +167,7 @@ class BinaryRelax(Optimizer):
             ValueError: it was saved with another method, schedule, quantizer or shape, or by
                 another optimizer; the difference is named and nothing is changed.
         """
-        if self._num_projected:
-            raise RuntimeError("load_state_dict() inside projected(): leave it first")
+        self._refuse_inside_projected("load_state_dict")
         own, base = split_state(state_dict, self._description(), self._expected_shapes())
         float_weights = self.float_weights
         self.base.load_state_dict(base)
@@ -168,12 +176,19 @@ class BinaryRelax(Optimizer):
         for weight, y in float_weights.items():  # loaded into y's own memory and format
             self.state[weight]["y"] = y.copy_(self.state[weight]["y"])
         self.num_steps = state_dict["param_groups"][0]["relax_steps"]
+        self._watch.forget()
         self._fill_mix(self.strength)
         self._relax()
 
-    def _take_weights(self, weights: Mapping[Tensor, Quantizer]) -> None:
-        names = getattr(weights, "names", {})
-        labels = {w: names.get(w, f"weight {i} of {len(weights)}") for i, w in enumerate(weights)}
+    def _refuse_inside_projected(self, call: str) -> None:
+        if self.is_projected:
+            raise RuntimeError(f"{type(self).__name__}.{call}() inside projected(): leave it first")
+
+    def _take_weights(self, given: Mapping[Tensor, Quantizer]) -> None:
+        _refuse_wrong_weights(type(self).__name__, given)
+        names = getattr(given, "names", {})
+        labels = {w: names.get(w, f"weight {i} of {len(given)}") for i, w in enumerate(given)}
+        weights = {w: q for w, q in given.items() if w not in self.quantizers}
         held = set(self._parameters())
         for weight, quantizer in weights.items():
             if weight not in held:
@@ -186,6 +201,8 @@ class BinaryRelax(Optimizer):
             except ValueError as error:
                 raise ValueError(f"{labels[weight]}: {error}") from None
         _warn_of_half_precision([labels[w] for w in weights if w.dtype.itemsize < 4])
+        self.refuse_non_finite()
+        self._watch.restart()  # there is more to watch now
         for weight, quantizer in weights.items():
             self.quantizers[weight], self.names[weight] = quantizer, labels[weight]
             self.state[weight]["y"] = weight.detach().clone()
@@ -212,6 +229,7 @@ class BinaryRelax(Optimizer):
 
         @torch.no_grad()  # base enables gradients around the call
         def evaluate_at_relaxed() -> float:
+            self._watch.look()
             trial = {weight: weight.clone() for weight in self.quantizers}  # base's current y
             self._relax(trial)
             try:
@@ -248,6 +266,7 @@ class BinaryRelax(Optimizer):
                     repr(self.quantizers[p]) if p in self.quantizers else None
                     for p in group["params"]
                 ],
+                "relax_names": [self.names.get(p) for p in group["params"]],
                 "relax_steps": self.num_steps,
             }
             for group in self.param_groups
@@ -275,7 +294,12 @@ def _refuse_wrong_arguments(call: str, base: object, weights: object, schedule: 
         raise ValueError(
             f"{call}(schedule={schedule!r}): need a Schedule like Hard() or GeometricGrowth(...)"
         )
-    if not isinstance(weights, Mapping) or not weights:
+    if not weights:
+        raise ValueError(f"{call}(weights={weights!r}): need a dict from parameter to quantizer")
+
+
+def _refuse_wrong_weights(call: str, weights: object) -> None:
+    if not isinstance(weights, Mapping):
         raise ValueError(f"{call}(weights={weights!r}): need a dict from parameter to quantizer")
     for weight, quantizer in weights.items():
         if not isinstance(weight, Tensor) or not isinstance(quantizer, Quantizer):

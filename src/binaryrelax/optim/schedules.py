@@ -42,6 +42,9 @@ class GeometricGrowth(Schedule):
         require_number(call, "growth", self.growth, rule=">= 1", holds=growth_holds)
         require_whole(call, "every", self.every, low=1)
         require_whole(call, "harden_at", self.harden_at, low=0)
+        for name, kind in (("initial", float), ("growth", float), ("every", int)):
+            object.__setattr__(self, name, kind(getattr(self, name)))  # equal ones look equal
+        object.__setattr__(self, "harden_at", int(self.harden_at))
         self._refuse_overflow()
 
     def __call__(self, step: int) -> float:

@@ -29,7 +29,9 @@ def select_weights(
     """The weights of all Linear and Conv layers, each with ``quantizer``, but those kept float.
 
     Biases, batch normalization, embeddings and the fused projections of ``nn.MultiheadAttention``
-    are never selected. A tied weight is selected once, and stays float if any of its names is kept.
+    are not selected. A tied weight is selected once, under the name of its Linear or Conv layer (an
+    embedding tied to a Linear layer is therefore selected with it), and stays float if any of its
+    names, an embedding's too, is kept.
 
     Args:
         model: may be wrapped by DistributedDataParallel or torch.compile.
@@ -43,16 +45,18 @@ def select_weights(
     if not isinstance(quantizer, Quantizer):
         raise ValueError(f"select_weights(quantizer={quantizer!r}): need a Quantizer like Binary()")
     patterns = (keep_float,) if isinstance(keep_float, str) else tuple(keep_float)
-    layers = list(_layers(model))
-    _refuse_unmatched(patterns, [name for name, _ in layers])
-    kept = [layer for name, layer in layers if any(_matches(name, p) for p in patterns)]
-    kept_weights = {layer._parameters.get("weight") for layer in kept}
+    layers = [(name, m) for name, m in _named_modules(model) if isinstance(m, _LAYERS)]
+    candidates = {id(layer._parameters.get("weight")) for _, layer in layers}
+    owners = [(n, m) for n, m in _named_modules(model) if _owns_any(m, candidates)]
+    _refuse_unmatched(patterns, [name for name, _ in owners])
+    kept = [module for name, module in owners if any(_matches(name, p) for p in patterns)]
+    kept_weights = {weight for module in kept for weight in module._parameters.values()}
     selected = SelectedWeights()
     for name, layer in layers:
-        if layer in kept:
+        if layer in kept or layer._parameters.get("weight") in kept_weights:
             continue
         weight = _fit_weight(name, layer, quantizer)
-        if weight not in kept_weights and weight not in selected:
+        if weight not in selected:
             selected[weight] = quantizer
             selected.names[weight] = f"{name}.weight" if name else "weight"
     if not selected:
@@ -63,17 +67,23 @@ def select_weights(
     return selected
 
 
-def _layers(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Every layer under every name it has, without the prefixes of wrappers."""
+def _named_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """Every module under every name it has, without the prefixes of wrappers."""
     for name, module in model.named_modules(remove_duplicate=False):
-        if isinstance(module, _LAYERS):
-            yield _unwrapped(name), module
+        yield _unwrapped(name), module
+
+
+def _owns_any(module: nn.Module, candidates: set[int]) -> bool:
+    """Whether the module is a layer to choose from, or shares its weight with one."""
+    shares = any(id(p) in candidates for p in module._parameters.values() if p is not None)
+    return shares or isinstance(module, _LAYERS)
 
 
 def _unwrapped(name: str) -> str:
+    name = f"{name}."
     while name.startswith(_WRAPPERS):
         name = name.partition(".")[2]
-    return name.replace("._orig_mod.", ".").removesuffix("._orig_mod")
+    return name.replace("._orig_mod.", ".").removesuffix(".")
 
 
 def _matches(name: str, pattern: str) -> bool:

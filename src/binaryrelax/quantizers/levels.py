@@ -116,7 +116,7 @@ def signed(magnitudes: tuple[float, ...]) -> tuple[float, ...]:
 @lru_cache(maxsize=256)  # a copy to the device at every step could not be captured in a graph
 def level_tensor(codebook: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
     """The levels q_1 < ... < q_m as ``dtype`` can hold them, in float64 on the device."""
-    return torch.tensor([q for q in codebook if q >= 0], dtype=dtype).double().to(device)
+    return torch.tensor([q for q in codebook if q >= 0], dtype=dtype, device=device).double()
 
 
 def optimal_scale(a: Tensor, levels: Tensor) -> Tensor:

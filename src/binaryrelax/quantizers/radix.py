@@ -27,6 +27,7 @@ CHUNK = (
 MOST_TABLES = 32  # bins whose 65536 possible values are counted in tables; more are sorted
 MOST_SORTED = 1 << 20  # so few weights are sorted faster than counted
 SLACK = 1e-12  # far above float64 rounding: floats only preselect
+CPU = torch.device("cpu")  # said explicitly: torch.set_default_device may say otherwise
 UNIT = 149  # every float32 is a whole multiple of 2^-149
 
 
@@ -110,8 +111,8 @@ def exact_ternary_cut(a: Tensor) -> tuple[float, float]:
 
 def _histogram(a: Tensor) -> tuple[Tensor, Tensor]:
     """Count and exact sum of the weights in each bin, a bin being the top 15 bits."""
-    counts = torch.zeros(NUM_BINS, dtype=torch.int64)
-    sums = torch.zeros(NUM_BINS, dtype=torch.float64)
+    counts = torch.zeros(NUM_BINS, dtype=torch.int64, device=CPU)
+    sums = torch.zeros(NUM_BINS, dtype=torch.float64, device=CPU)
     for chunk in torch.split(a, CHUNK):
         keys = chunk.view(torch.int32) >> LOW_BITS
         counts += torch.bincount(keys, minlength=NUM_BINS)
@@ -121,7 +122,7 @@ def _histogram(a: Tensor) -> tuple[Tensor, Tensor]:
 
 def _distinct_values(a: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
     """The distinct weights in the bins ``keys`` as bit patterns, decreasing, and their counts."""
-    wanted = torch.zeros(NUM_BINS, dtype=torch.bool)
+    wanted = torch.zeros(NUM_BINS, dtype=torch.bool, device=CPU)
     wanted[keys] = True
     pieces = []
     for chunk in torch.split(a, CHUNK):
@@ -131,14 +132,16 @@ def _distinct_values(a: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
     if bits.numel() <= MOST_SORTED or keys.numel() > MOST_TABLES:
         values, counts = torch.unique(bits, return_counts=True)
         return values.long().flip(0), counts.flip(0)
-    place = torch.zeros(NUM_BINS, dtype=torch.int64)
-    place[keys] = torch.arange(len(keys))
-    index = torch.zeros(len(keys) << LOW_BITS, dtype=torch.int64)
+    place = torch.zeros(NUM_BINS, dtype=torch.int64, device=CPU)
+    place[keys] = torch.arange(len(keys), device=CPU)
+    index = torch.zeros(len(keys) << LOW_BITS, dtype=torch.int64, device=CPU)
     for chunk in torch.split(bits, CHUNK):
         at = (place.index_select(0, chunk >> LOW_BITS) << LOW_BITS) + (chunk & (NUM_VALUES - 1))
         index += torch.bincount(at, minlength=len(index))
     counts = index.view(-1, NUM_VALUES).flip(1).flatten()  # keys decrease: now all values do
-    patterns = ((keys[:, None] << LOW_BITS) + torch.arange(NUM_VALUES).flip(0)).flatten()
+    patterns = (
+        (keys[:, None] << LOW_BITS) + torch.arange(NUM_VALUES, device=CPU).flip(0)
+    ).flatten()
     present = counts.nonzero().flatten()
     return patterns[present], counts[present]
 
@@ -148,8 +151,8 @@ def _cuts_inside(patterns: Tensor, counts: Tensor, bins: Bins) -> list[Cut]:
 
     Equal weights are kept or dropped together: A^2/B is convex along a run of them.
     """
-    place = torch.zeros(NUM_BINS, dtype=torch.int64)
-    place[bins.keys] = torch.arange(len(bins.keys))
+    place = torch.zeros(NUM_BINS, dtype=torch.int64, device=CPU)
+    place[bins.keys] = torch.arange(len(bins.keys), device=CPU)
     row = place[patterns >> LOW_BITS]
     exponents = (patterns >> 23).clamp(min=1)
     mantissas = (patterns & 0x7FFFFF) + ((patterns >> 23 > 0).long() << 23)
@@ -170,7 +173,7 @@ def _sums_within(row: Tensor, x: Tensor) -> Tensor:
     before = x.cumsum(0) - x
     is_first = torch.ones_like(row, dtype=torch.bool)
     is_first[1:] = row[1:] != row[:-1]
-    start = torch.where(is_first, torch.arange(len(row)), 0).cummax(0).values
+    start = torch.where(is_first, torch.arange(len(row), device=CPU), 0).cummax(0).values
     return before + x - before[start]
 
 
