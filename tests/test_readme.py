@@ -16,7 +16,7 @@ def blocks():
             yield pytest.param(code, id=f"{page.name}-{number}")
 
 
-@pytest.mark.parametrize("code", blocks())
+@pytest.mark.parametrize("code", list(blocks()))
 def test_python_block_runs(code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     compile(code, "<page>", "exec")
