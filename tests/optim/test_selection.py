@@ -100,6 +100,9 @@ def test_computed_and_lazy_weights_are_refused_by_name():
     with pytest.raises(ValueError, match="'stem' computes its weight"):
         select_weights(model, Binary())
     assert names(model, keep_float=("stem", "body")) == ["fc.weight"]
+    model.fc = nn.Linear(4, 2, bias=False)  # a missing bias must not pass for the missing weight
+    with pytest.raises(ValueError, match="'stem' computes its weight"):
+        select_weights(model, Binary(), keep_float=("fc",))
     with pytest.raises(ValueError, match="'0' has no weight yet"):
         select_weights(nn.Sequential(nn.LazyLinear(3)), Binary())
 

@@ -50,7 +50,7 @@ def select_weights(
     owners = [(n, m) for n, m in _named_modules(model) if _owns_any(m, candidates)]
     _refuse_unmatched(patterns, [name for name, _ in owners])
     kept = [module for name, module in owners if any(_matches(name, p) for p in patterns)]
-    kept_weights = {weight for module in kept for weight in module._parameters.values()}
+    kept_weights = {p for module in kept for p in module._parameters.values() if p is not None}
     selected = SelectedWeights()
     for name, layer in layers:
         if layer in kept or layer._parameters.get("weight") in kept_weights:

@@ -21,9 +21,7 @@ LOW_BITS = 16
 NUM_BINS = 1 << 15
 NUM_VALUES = 1 << LOW_BITS  # distinct floats in a bin
 MOST_WEIGHTS = 1 << 29  # so many 24-bit mantissas still add exactly in float64
-CHUNK = (
-    1 << 15
-)  # weights looked at together: torch starts no threads for so few, nor waits for them
+CHUNK = 1 << 15  # weights looked at together: so few that torch neither starts nor awaits threads
 MOST_TABLES = 32  # bins whose 65536 possible values are counted in tables; more are sorted
 MOST_SORTED = 1 << 20  # so few weights are sorted faster than counted
 SLACK = 1e-12  # far above float64 rounding: floats only preselect
@@ -134,11 +132,11 @@ def _distinct_values(a: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
         return values.long().flip(0), counts.flip(0)
     place = torch.zeros(NUM_BINS, dtype=torch.int64, device=CPU)
     place[keys] = torch.arange(len(keys), device=CPU)
-    index = torch.zeros(len(keys) << LOW_BITS, dtype=torch.int64, device=CPU)
-    for chunk in torch.split(bits, CHUNK):
+    table = torch.zeros(len(keys) << LOW_BITS, dtype=torch.int64, device=CPU)
+    for chunk in torch.split(bits, max(CHUNK, len(table))):  # each adds a table of this length
         at = (place.index_select(0, chunk >> LOW_BITS) << LOW_BITS) + (chunk & (NUM_VALUES - 1))
-        index += torch.bincount(at, minlength=len(index))
-    counts = index.view(-1, NUM_VALUES).flip(1).flatten()  # keys decrease: now all values do
+        table += torch.bincount(at, minlength=len(table))
+    counts = table.view(-1, NUM_VALUES).flip(1).flatten()  # keys decrease: now all values do
     patterns = (
         (keys[:, None] << LOW_BITS) + torch.arange(NUM_VALUES, device=CPU).flip(0)
     ).flatten()
