@@ -3,24 +3,24 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
-from binaryrelax.lab.data import load_dataset, load_fashion_mnist
-from binaryrelax.lab.data.augmentation import flipped, shifted
+from binaryrelax.lab.data import EpochPlan, load_dataset, load_fashion_mnist
 from binaryrelax.lab.data.fashion_mnist import DIGEST, EMBEDDED_FILE
 
 
 def test_embedded_set_is_balanced():
     data = load_fashion_mnist()
-    assert data.train_images.shape == (10_000, 1, 28, 28)
-    assert data.test_images.shape == (2_000, 1, 28, 28)
+    assert data.train_images.shape == (10_000, 28, 28, 1)
+    assert data.test_images.shape == (2_000, 28, 28, 1)
     assert data.train_labels.bincount().tolist() == [1000] * 10
     assert data.test_labels.bincount().tolist() == [200] * 10
     assert data.num_classes == 10
 
 
 def test_embedded_images_are_normalised():
-    images = load_fashion_mnist().train_images
+    data = load_fashion_mnist()
+    (batch,) = data.train_batches(plan=EpochPlan(seed=0, epoch=0, batch_size=10_000))
+    images, _ = data.look_up(*batch)
     assert images.mean().abs() < 1e-3
     assert (images.std() - 1).abs() < 1e-3
 
@@ -63,22 +63,3 @@ def test_missing_file_is_named():
 def test_unknown_dataset_lists_those_there_are():
     with pytest.raises(ValueError, match="'mnist'; there are: fashion-mnist-12k"):
         load_dataset("mnist")
-
-
-def test_flipping_mirrors_some_images_and_leaves_the_rest():
-    images = torch.arange(64 * 9.0).reshape(64, 1, 3, 3)
-    changed = flipped(images, torch.Generator().manual_seed(0))
-    kept = (changed == images).all(dim=(1, 2, 3))
-    mirrored = (changed == images.flip(3)).all(dim=(1, 2, 3))
-    assert (kept ^ mirrored).all()
-    assert 16 < mirrored.sum() < 48
-
-
-def test_shifting_moves_by_whole_pixels_and_fills_with_background():
-    images = torch.rand(40, 2, 6, 7) + 1
-    changed = shifted(images, 2, -5.0, torch.Generator().manual_seed(0))
-    assert changed.shape == images.shape
-    padded = torch.nn.functional.pad(images, (2, 2, 2, 2), value=-5.0)
-    for before, after in zip(padded, changed, strict=True):
-        crops = [before[:, r : r + 6, c : c + 7] for r in range(5) for c in range(5)]
-        assert any(torch.equal(crop, after) for crop in crops)

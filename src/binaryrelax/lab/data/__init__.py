@@ -1,15 +1,44 @@
-"""Image sets, each held in memory as tensors."""
+"""Image sets: what a network is trained on and tested with."""
 
-from collections.abc import Callable
+from pathlib import Path
 
+from binaryrelax.lab.data.cifar import (
+    SETS as CIFAR_SETS,
+    download_cifar as download_cifar,
+    has_cifar,
+    load_cifar as load_cifar,
+)
 from binaryrelax.lab.data.fashion_mnist import load_fashion_mnist as load_fashion_mnist
+from binaryrelax.lab.data.image_folder import (
+    ImageFolder as ImageFolder,
+    load_imagenet as load_imagenet,
+)
 from binaryrelax.lab.data.image_set import ImageSet as ImageSet
+from binaryrelax.lab.data.source import (
+    EpochPlan as EpochPlan,
+    ImageSource as ImageSource,
+    Share as Share,
+)
 
-DATASETS: dict[str, Callable[[], ImageSet]] = {"fashion-mnist-12k": load_fashion_mnist}
+DATASETS = ("fashion-mnist-12k", *CIFAR_SETS, "imagenet")
+DEFAULT_FOLDER = Path("data")
 
 
-def load_dataset(name: str) -> ImageSet:
-    """The image set of that name."""
+def load_dataset(name: str, *, data: Path | None = None, download: bool = False) -> ImageSource:
+    """The image set of that name.
+
+    Args:
+        data: the folder or archive that holds it, ``./data`` if not given; the embedded set needs
+            none.
+        download: fetch CIFAR into that folder if it is not there.
+    """
     if name not in DATASETS:
-        raise ValueError(f"no dataset is called {name!r}; there are: {', '.join(sorted(DATASETS))}")
-    return DATASETS[name]()
+        raise ValueError(f"no dataset is called {name!r}; there are: {', '.join(DATASETS)}")
+    if name == "fashion-mnist-12k":
+        return load_fashion_mnist()
+    data = DEFAULT_FOLDER if data is None else data
+    if name == "imagenet":
+        return load_imagenet(data, download=download)
+    if download and not has_cifar(name, data):
+        download_cifar(name, data)
+    return load_cifar(name, data)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from binaryrelax.lab.data.image_set import ImageSet
 
@@ -29,19 +28,20 @@ CLASS_NAMES = (
     "Bag",
     "Ankle boot",
 )
-MEAN, STANDARD_DEVIATION = 0.2867, 0.3540  # of the embedded training pixels, scaled to [0, 1]
+MEAN, DEVIATION = (0.2867,), (0.3540,)  # of the embedded training pixels, scaled to [0, 1]
 
 
 def load_fashion_mnist(path: Path = EMBEDDED_FILE) -> ImageSet:
-    """The embedded set, normalised; a `ValueError` if the file is missing or damaged."""
+    """The embedded set; a `ValueError` if the file is missing or damaged."""
     with np.load(io.BytesIO(_checked_content(path)), allow_pickle=False) as arrays:
         return ImageSet(
-            train_images=_normalised(arrays["train_images"]),
+            train_images=torch.from_numpy(arrays["train_images"]).unsqueeze(3),
             train_labels=torch.from_numpy(arrays["train_labels"].astype(np.int64)),
-            test_images=_normalised(arrays["test_images"]),
+            test_images=torch.from_numpy(arrays["test_images"]).unsqueeze(3),
             test_labels=torch.from_numpy(arrays["test_labels"].astype(np.int64)),
             num_classes=len(CLASS_NAMES),
-            background=-MEAN / STANDARD_DEVIATION,
+            mean=MEAN,
+            deviation=DEVIATION,
         )
 
 
@@ -61,9 +61,3 @@ def _checked_content(path: Path) -> bytes:
             f"{digest[:12]}… instead of {DIGEST[:12]}…); {way_out}"
         )
     return content
-
-
-def _normalised(images: np.ndarray) -> Tensor:
-    """Float images with mean 0 and standard deviation 1 over the training pixels."""
-    scaled = torch.from_numpy(images).unsqueeze(1).float() / 255
-    return (scaled - MEAN) / STANDARD_DEVIATION
