@@ -1,25 +1,39 @@
+import inspect
+import io
 import json
 import math
+import re
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
 
-from binaryrelax import Binary, Hard, TernaryThreshold
+from binaryrelax import Binary, Hard, Ternary, TernaryThreshold
 from binaryrelax.lab.recipes import (
     ALL_RECIPES,
+    NETWORK_NAMES,
+    OUR_TABLES,
+    TABLES,
     Cosine,
     Steps,
+    cifar10_resnet20,
     demo_binary,
     demo_bwn,
     demo_float,
     demo_ternary,
     demo_twn,
+    describe_recipes,
     find_recipe,
+    imagenet_resnet18,
     plain,
 )
+from binaryrelax.lab.recipes.cifar10 import CIFAR10_ROWS
+from binaryrelax.lab.recipes.cifar100 import CIFAR100_ROWS
+from binaryrelax.lab.recipes.listing import recipes_table
 
 STEPS_PER_EPOCH = math.ceil(10_000 / 128)
-LISTED = [
+CIFAR_STEPS, IMAGENET_STEPS = math.ceil(50_000 / 128), math.ceil(1_281_167 / 256)
+LISTED = {
     "name",
     "dataset",
     "network",
@@ -36,16 +50,147 @@ LISTED = [
     "growth_every_epochs",
     "phase_two_epoch",
     "paper_accuracy",
-]
+    "paper_accuracy_top5",
+}
+# Float, BWN, BinaryRelax binary, TWN, BinaryRelax ternary: a second copy of Tables 1 and 2.
+PAPER = {
+    "cifar10": """VGG-11 91.93 88.70 89.28 90.48 91.01
+                  VGG-16 93.59 91.60 91.98 92.75 93.20
+                  ResNet-20 92.68 87.44 87.82 88.65 90.07
+                  ResNet-32 93.40 89.49 90.65 90.94 92.04
+                  ResNet-18 95.49 92.72 94.19 93.55 94.98
+                  ResNet-34 95.70 93.25 94.66 94.05 95.07""",
+    "cifar100": """VGG-11 70.43 62.35 63.82 64.16 65.87
+                   VGG-16 73.55 69.03 70.14 71.41 72.10
+                   ResNet-56 70.86 66.73 67.65 68.26 69.83
+                   ResNet-110 73.21 68.67 69.85 68.95 72.32
+                   ResNet-18 76.32 72.31 74.04 73.15 75.24
+                   ResNet-34 77.23 72.92 75.62 74.43 76.16""",
+    "imagenet": "ResNet-18 69.60 60.80 63.20 61.80 66.50",
+}
 
 
-@pytest.mark.parametrize("make", ALL_RECIPES, ids=lambda make: make.__name__)
-def test_recipe_is_found_by_name_and_is_plain_json(make):
-    recipe = make()
-    assert recipe.name == make.__name__.replace("_", "-")
+@pytest.mark.parametrize("recipe", ALL_RECIPES, ids=lambda recipe: recipe.name)
+def test_recipe_is_found_by_name_and_is_plain_json(recipe):
     assert find_recipe(recipe.name) == recipe
     content = json.loads(json.dumps(plain(recipe), allow_nan=False))
-    assert set(LISTED) <= content.keys()
+    assert content.keys() >= LISTED
+    if recipe.method == "float":
+        assert recipe.quantizer is recipe.starts_from is None
+    else:
+        start = find_recipe(recipe.starts_from)
+        assert (start.method, start.dataset, start.network) == (
+            "float", recipe.dataset, recipe.network,
+        )  # fmt: skip
+
+
+def test_names_are_those_of_rows_and_methods():
+    names = {recipe.name for recipe in ALL_RECIPES}
+    assert len(names) == len(ALL_RECIPES) == 12 * 6 * 2 + 5 + 5
+    assert "cifar10-resnet20-binary-plus" in names
+    assert "cifar100-resnet110-ternary-exact-plus" in names
+    assert find_recipe("cifar10-resnet20-binary-plus").starts_from == "cifar10-resnet20-float-plus"
+    assert find_recipe("imagenet-resnet18-twn").network == "resnet18-imagenet"
+    for recipe in ALL_RECIPES:
+        if recipe.dataset.startswith("cifar"):
+            assert recipe.name.startswith(f"{recipe.dataset}-{recipe.network}-{recipe.method}")
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_cells_hold_the_figures_of_the_paper(table):
+    rows = [
+        f"{NETWORK_NAMES[row[0].network]} {' '.join(f'{cell.paper_accuracy:.2f}' for cell in row)}"
+        for row in TABLES[table].rows
+    ]
+    assert rows == [line.strip() for line in PAPER[table].splitlines()]
+    assert TABLES[table].methods == ("float", "bwn", "binary", "twn", "ternary")
+    assert {recipe.dataset for recipe in TABLES[table].recipes} == {table}
+
+
+def test_imagenet_has_top5_and_others_do_not():
+    top5 = [recipe.paper_accuracy_top5 for recipe in TABLES["imagenet"].recipes]
+    assert top5 == [89.0, 83.0, 85.1, 84.2, 87.3]
+    others = [recipe for recipe in ALL_RECIPES if recipe.dataset != "imagenet"]
+    assert {recipe.paper_accuracy_top5 for recipe in others} == {None}
+
+
+def test_our_own_variations_claim_nothing_of_the_paper():
+    in_paper = {recipe.name for table in TABLES.values() for recipe in table.recipes}
+    for recipe in ALL_RECIPES:
+        assert (recipe.paper_accuracy is None) == (recipe.name not in in_paper)
+    assert set(OUR_TABLES) == {
+        "cifar10-exact", "cifar10-plus", "cifar100-exact", "cifar100-plus", "demo",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "row", [*CIFAR10_ROWS, *CIFAR100_ROWS, imagenet_resnet18], ids=lambda row: row.__name__
+)
+def test_docstring_of_a_row_claims_what_its_figures_say(row):
+    claim = re.search(r"gains (\S+) points over BWN and (\d+\.\d+) over TWN", row.__doc__)
+    binary, ternary = claim.groups()
+    figure = {method: row(method).paper_accuracy for method in ("bwn", "binary", "twn", "ternary")}
+    assert float(binary) == pytest.approx(figure["binary"] - figure["bwn"])
+    assert float(ternary) == pytest.approx(figure["ternary"] - figure["twn"])
+    assert row.__name__.replace("_", "-") == row().name.removesuffix("-float")
+
+
+def test_cifar_recipes_have_the_settings_of_the_paper():
+    for recipe in (*TABLES["cifar10"].recipes, *TABLES["cifar100"].recipes):
+        assert (recipe.epochs, recipe.batch_size, recipe.lr) == (300, 128, 0.1)
+        assert recipe.lr_schedule == Steps(milestones=(120, 220), factor_each=0.1)
+        assert (recipe.momentum, recipe.weight_decay) == (0.95, 1e-4)
+        assert (recipe.phase_two_epoch, recipe.keep_float) == (240, ("fc",))
+        assert (recipe.crop_padding, recipe.flip) == (4, True)
+
+
+def test_plus_differs_by_learning_rate_and_momentum_only():
+    changed = {"lr_schedule": Cosine(), "momentum": 0.9, "paper_accuracy": None}
+    for method in ("float", "bwn", "binary", "twn", "ternary", "ternary-exact"):
+        paper, plus = cifar10_resnet20(method), cifar10_resnet20(f"{method}-plus")
+        start = f"{paper.starts_from}-plus" if paper.starts_from else None
+        assert replace(paper, name=plus.name, starts_from=start, **changed) == plus
+
+
+def test_exact_ternary_differs_by_its_projection_only():
+    threshold, exact = cifar10_resnet20("ternary"), cifar10_resnet20("ternary-exact")
+    changed = {"method": "ternary-exact", "quantizer": Ternary(), "paper_accuracy": None}
+    assert replace(threshold, name=exact.name, **changed) == exact
+
+
+def test_strength_on_cifar_grows_after_each_epoch_until_phase_two():
+    schedule = cifar10_resnet20("binary").schedule(CIFAR_STEPS)
+    for epoch in range(240):
+        first, last = epoch * CIFAR_STEPS, (epoch + 1) * CIFAR_STEPS - 1
+        assert schedule(first) == schedule(last) == 1.02**epoch
+    assert 100 < schedule(240 * CIFAR_STEPS - 1) < 200
+    assert schedule(240 * CIFAR_STEPS) == math.inf
+
+
+@pytest.mark.parametrize("steps", [IMAGENET_STEPS, 5004])
+def test_strength_on_imagenet_grows_each_half_epoch(steps):
+    schedule = imagenet_resnet18("ternary").schedule(steps)
+    late = 55 if steps % 2 else 0  # steps, after 110 halves of an odd number rounded up
+    for half in range(110):
+        when = math.ceil(half * steps / 2) + late
+        assert schedule(min(when, 55 * steps - 1)) == pytest.approx(1.045**half)
+    assert schedule(math.ceil(steps / 2) - 1) == 1
+    assert 100 < schedule(55 * steps - 1) < 200
+    assert schedule(55 * steps) == math.inf
+
+
+def test_imagenet_recipes_have_the_settings_of_the_paper():
+    for recipe in TABLES["imagenet"].recipes:
+        assert (recipe.epochs, recipe.phase_two_epoch, recipe.momentum) == (70, 55, 0.9)
+        assert recipe.lr_schedule == Steps(milestones=(30, 40, 50))
+        assert recipe.starts_from in (None, "imagenet-resnet18-float")
+
+
+def test_unknown_variant_is_refused_with_the_choices():
+    with pytest.raises(ValueError, match=r"variant='quaternary'.*ternary-exact-plus"):
+        cifar10_resnet20("quaternary")
+    with pytest.raises(ValueError, match=r"method='ternary-exact'.*bwn"):
+        imagenet_resnet18("ternary-exact")
 
 
 @pytest.mark.parametrize("make", [demo_binary, demo_ternary])
@@ -59,16 +204,18 @@ def test_strength_starts_at_one_and_passes_one_hundred_before_phase_two(make):
     assert recipe.phase_two_epoch / recipe.epochs == pytest.approx(0.8, abs=0.01)
 
 
-@pytest.mark.parametrize("make", [demo_bwn, demo_twn])
-def test_baselines_are_hard_from_the_start(make):
-    assert make().schedule(STEPS_PER_EPOCH) == Hard()
-    assert plain(make())["initial_strength"] == "inf"
+@pytest.mark.parametrize("recipe", [demo_bwn(), demo_twn(), *TABLES["cifar10"].rows[0][1::2]])
+def test_baselines_are_hard_from_the_start(recipe):
+    assert recipe.method in ("bwn", "twn")
+    assert recipe.schedule(STEPS_PER_EPOCH) == Hard()
+    assert plain(recipe)["initial_strength"] == "inf"
 
 
 def test_methods_share_their_projection_with_the_baseline():
-    assert demo_bwn().quantizer == demo_binary().quantizer == Binary()
-    assert demo_twn().quantizer == demo_ternary().quantizer == TernaryThreshold(0.7)
-    assert demo_float().quantizer is None
+    for find in (cifar10_resnet20, imagenet_resnet18, lambda m: find_recipe(f"demo-{m}")):
+        assert find("bwn").quantizer == find("binary").quantizer == Binary()
+        assert find("twn").quantizer == find("ternary").quantizer == TernaryThreshold(0.7)
+        assert find("float").quantizer is None
 
 
 @pytest.mark.parametrize("epochs", [2, 3, 5, 12, 40])
@@ -81,6 +228,12 @@ def test_other_numbers_of_epochs_end_phase_one_with_the_same_strength(epochs):
     assert 0 < recipe.phase_two_epoch < epochs
     assert schedule(harden_at - 1) == pytest.approx(150, rel=0.05)
     assert schedule(harden_at) == math.inf
+
+
+def test_a_shorter_run_does_not_claim_the_figures_of_the_paper():
+    short = imagenet_resnet18("binary").with_epochs(7)
+    assert (short.paper_accuracy, short.paper_accuracy_top5) == (None, None)
+    assert short.lr_schedule == Steps(milestones=(3, 4, 5))
 
 
 def test_a_single_epoch_is_all_phase_two():
@@ -106,9 +259,14 @@ def test_finite_strength_without_growth_is_refused():
         replace(demo_binary(), growth=None)
 
 
-def test_unknown_recipe_lists_those_there_are():
+def test_unknown_recipe_is_told_the_nearest_ones_in_one_line():
+    with pytest.raises(ValueError, match="did you mean cifar10-resnet20-binary,") as error:
+        find_recipe("cifar10-resnet20-bianry")
+    assert len(str(error.value)) < 250
     with pytest.raises(ValueError, match="demo-ternary"):
         find_recipe("demo")
+    with pytest.raises(ValueError, match=r"'\?'; `binaryrelax recipes` lists all"):
+        find_recipe("?")
 
 
 def test_learning_rate_schedules():
@@ -118,3 +276,29 @@ def test_learning_rate_schedules():
     assert [steps.factor(e, 300) for e in (0, 119.9, 120, 220)] == pytest.approx([1, 1, 0.1, 0.01])
     assert steps.stretched(0.1) == Steps(milestones=(12, 22))
     assert plain(steps) == {"kind": "steps", "milestones": [120, 220], "factor_each": 0.1}
+
+
+def test_description_is_one_json_array():
+    described = json.loads(json.dumps(describe_recipes(), allow_nan=False))
+    assert [entry["name"] for entry in described] == [recipe.name for recipe in ALL_RECIPES]
+    cell = next(entry for entry in described if entry["name"] == "cifar100-vgg16-twn")
+    assert (cell["initial_strength"], cell["growth"]) == ("inf", None)
+    assert (cell["quantizer"], cell["paper_accuracy"]) == ("TernaryThreshold(ratio=0.7)", 71.41)
+
+
+def test_table_of_the_terminal_fits_one_hundred_columns():
+    text = io.StringIO()
+    Console(file=text, width=100).print(recipes_table(ALL_RECIPES))
+    lines = text.getvalue().splitlines()
+    assert max(map(len, lines)) <= 100
+    assert "…" not in text.getvalue()
+    row = next(line.split() for line in lines if "cifar10-resnet20-METHOD" in line)
+    assert row[1:] == ["92.68", "87.44", "87.82", "88.65", "90.07", "·", "-plus"]
+    assert len(lines) < 45
+
+
+def test_every_row_is_a_function_of_the_package():
+    import binaryrelax.lab.recipes as recipes
+
+    for row in (*CIFAR10_ROWS, *CIFAR100_ROWS):
+        assert inspect.isfunction(getattr(recipes, row.__name__))

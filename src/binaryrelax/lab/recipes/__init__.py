@@ -1,5 +1,24 @@
 """Every experiment as one function that returns a `Recipe`."""
 
+from difflib import get_close_matches
+from typing import Any
+
+from binaryrelax.lab.recipes.cifar10 import (
+    cifar10_resnet18 as cifar10_resnet18,
+    cifar10_resnet20 as cifar10_resnet20,
+    cifar10_resnet32 as cifar10_resnet32,
+    cifar10_resnet34 as cifar10_resnet34,
+    cifar10_vgg11 as cifar10_vgg11,
+    cifar10_vgg16 as cifar10_vgg16,
+)
+from binaryrelax.lab.recipes.cifar100 import (
+    cifar100_resnet18 as cifar100_resnet18,
+    cifar100_resnet34 as cifar100_resnet34,
+    cifar100_resnet56 as cifar100_resnet56,
+    cifar100_resnet110 as cifar100_resnet110,
+    cifar100_vgg11 as cifar100_vgg11,
+    cifar100_vgg16 as cifar100_vgg16,
+)
 from binaryrelax.lab.recipes.demo import (
     demo_binary as demo_binary,
     demo_bwn as demo_bwn,
@@ -7,6 +26,7 @@ from binaryrelax.lab.recipes.demo import (
     demo_ternary as demo_ternary,
     demo_twn as demo_twn,
 )
+from binaryrelax.lab.recipes.imagenet import imagenet_resnet18 as imagenet_resnet18
 from binaryrelax.lab.recipes.learning_rate import (
     Cosine as Cosine,
     LearningRateSchedule as LearningRateSchedule,
@@ -17,13 +37,26 @@ from binaryrelax.lab.recipes.recipe import (
     Recipe as Recipe,
     plain as plain,
 )
-
-ALL_RECIPES = (demo_float, demo_bwn, demo_binary, demo_twn, demo_ternary)
+from binaryrelax.lab.recipes.tables import (
+    ALL_RECIPES as ALL_RECIPES,
+    NETWORK_NAMES as NETWORK_NAMES,
+    OUR_TABLES as OUR_TABLES,
+    TABLES as TABLES,
+    RecipeTable as RecipeTable,
+)
 
 
 def find_recipe(name: str) -> Recipe:
     """The recipe of that name."""
-    recipes = {recipe.name: recipe for recipe in (make() for make in ALL_RECIPES)}
-    if name not in recipes:
-        raise ValueError(f"no recipe is called {name!r}; there are: {', '.join(recipes)}")
-    return recipes[name]
+    recipes = {recipe.name: recipe for recipe in ALL_RECIPES}
+    if name in recipes:
+        return recipes[name]
+    close = get_close_matches(name, recipes, n=5)
+    close += [other for other in recipes if other.startswith(name) and other not in close]
+    hint = f"did you mean {', '.join(close[:5])}? " if close else ""
+    raise ValueError(f"no recipe is called {name!r}; {hint}`binaryrelax recipes` lists all")
+
+
+def describe_recipes() -> list[dict[str, Any]]:
+    """Every recipe as data that JSON can hold."""
+    return [plain(recipe) for recipe in ALL_RECIPES]

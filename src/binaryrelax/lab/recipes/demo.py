@@ -8,11 +8,8 @@ every other number. Which method comes out ahead changed with the number of epoc
 images and so short a training, half a point is noise.
 """
 
-import math
-from dataclasses import replace
-
-from binaryrelax import Binary, TernaryThreshold
 from binaryrelax.lab.recipes.learning_rate import Cosine
+from binaryrelax.lab.recipes.methods import by_method
 from binaryrelax.lab.recipes.recipe import Recipe
 
 FINAL_STRENGTH = 150.0  # the paper ends Phase I with λ between 100 and 200
@@ -39,38 +36,24 @@ def demo_float() -> Recipe:
 
 def demo_bwn() -> Recipe:
     """Binary weights by BinaryConnect: hard from the first step on."""
-    return replace(
-        demo_float(),
-        name="demo-bwn",
-        method="bwn",
-        quantizer=Binary(),
-        initial_strength=math.inf,
-        starts_from="demo-float",
-    )
+    return _demo("bwn")
 
 
 def demo_binary() -> Recipe:
     """Binary weights by BinaryRelax: λ from 1 to 150 in Phase I, then hard."""
-    return _relaxed(demo_bwn(), name="demo-binary", method="binary")
+    return _demo("binary")
 
 
 def demo_twn() -> Recipe:
     """Ternary weights by BinaryConnect with the threshold of ternary weight networks."""
-    return replace(demo_bwn(), name="demo-twn", method="twn", quantizer=TernaryThreshold(ratio=0.7))
+    return _demo("twn")
 
 
 def demo_ternary() -> Recipe:
     """Ternary weights by BinaryRelax, with the same projection as its baseline."""
-    return _relaxed(demo_twn(), name="demo-ternary", method="ternary")
+    return _demo("ternary")
 
 
-def _relaxed(baseline: Recipe, *, name: str, method: str) -> Recipe:
-    """The baseline with a λ that grows instead of an infinite one."""
-    return replace(
-        baseline,
-        name=name,
-        method=method,
-        initial_strength=1.0,
-        growth=FINAL_STRENGTH ** (1 / NUM_GROWTHS),
-        growth_every_epochs=0.25,
-    )
+def _demo(method: str) -> Recipe:
+    growth = FINAL_STRENGTH ** (1 / NUM_GROWTHS)
+    return by_method(demo_float(), method, growth=growth, growth_every_epochs=0.25)

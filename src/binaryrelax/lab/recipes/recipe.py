@@ -1,11 +1,13 @@
 """What a training run is, in numbers."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any
+from typing import Any, get_type_hints
 
 from binaryrelax import GeometricGrowth, Hard, Quantizer
 from binaryrelax.lab.recipes.learning_rate import LearningRateSchedule
+from binaryrelax.lab.recipes.settings import parsed_settings, setting_suffix
 
 METHOD_NAMES = {
     "float": "Float",
@@ -13,7 +15,10 @@ METHOD_NAMES = {
     "binary": "BinaryRelax binary",
     "twn": "TWN",
     "ternary": "BinaryRelax ternary",
+    "ternary-exact": "BinaryRelax ternary, exact",
 }
+FIXED = ("name", "dataset", "method", "paper_accuracy", "paper_accuracy_top5")
+STRENGTH_SETTINGS = ("quantizer", "initial_strength", "growth", "growth_every_epochs")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +29,7 @@ class Recipe:
     `initial_strength` of infinity makes it BinaryConnect (BWN, TWN), and a finite one BinaryRelax.
 
     Args:
-        method: the row of the tables it belongs to: float, bwn, binary, twn or ternary.
+        method: the column of the tables it belongs to, one of `METHOD_NAMES`.
         lr_schedule: how the learning rate falls from `lr`.
         initial_strength: λ of the first step; infinity means hard from the first step on.
         growth: λ is multiplied by this ...
@@ -35,7 +40,8 @@ class Recipe:
         flip: mirror half of the training images.
         crop_padding: shift the training images by up to this many pixels.
         starts_from: the recipe whose last epoch this one begins with.
-        paper_accuracy: what the paper reports, in percent.
+        paper_accuracy: what the paper reports, in percent; top-1.
+        paper_accuracy_top5: what the paper reports beside it on ImageNet.
     """
 
     name: str
@@ -58,12 +64,14 @@ class Recipe:
     crop_padding: int = 0
     starts_from: str | None = None
     paper_accuracy: float | None = None
+    paper_accuracy_top5: float | None = None
 
     def __post_init__(self) -> None:
         if self.epochs < 1 or not 0 <= self.phase_two_epoch <= self.epochs:
             raise ValueError(
                 f"recipe {self.name}: epochs={self.epochs}, phase_two_epoch="
-                f"{self.phase_two_epoch}; Phase II must begin within the epochs, at least one"
+                f"{self.phase_two_epoch}; Phase II must begin within the epochs, at least one "
+                "(--epochs moves it along)"
             )
         growing = self.growth is not None and self.growth_every_epochs is not None
         if self.is_relaxed and not growing:
@@ -89,6 +97,9 @@ class Recipe:
         return GeometricGrowth(
             initial=self.initial_strength,
             growth=self.growth,
+            # Half of an odd number of steps is rounded up: ImageNet's 5005 make 2503, so that each
+            # growth comes half a step later than the one before, 55 steps late after 55 epochs.
+            # Rounded down, λ would grow once too often before Phase II.
             every=math.ceil(self.growth_every_epochs * steps_per_epoch),
             harden_at=self.phase_two_epoch * steps_per_epoch,
         )
@@ -97,7 +108,7 @@ class Recipe:
         """The recipe shortened or lengthened to `epochs`, called NAME@epochs.
 
         Milestones and Phase II move along, and the growth changes so that λ ends Phase I where it
-        did before. A single epoch leaves no room for Phase I.
+        did before. A single epoch leaves no room for Phase I. The paper's figures are not claimed.
         """
         if epochs < 1:
             raise ValueError(f"epochs={epochs}: there must be at least one")
@@ -105,7 +116,7 @@ class Recipe:
             return self
         ratio = epochs / self.epochs
         moved = replace(
-            self,
+            self._without_claim(),
             name=f"{self.name}@{epochs}",
             epochs=epochs,
             phase_two_epoch=min(round(self.phase_two_epoch * ratio), epochs - 1),
@@ -113,6 +124,46 @@ class Recipe:
             starts_from=f"{self.starts_from}@{epochs}" if self.starts_from else None,
         )
         return moved._growing_as_far_as(self) if self.is_relaxed else moved
+
+    def with_settings(self, settings: Mapping[str, str]) -> "Recipe":
+        """The recipe with some numbers changed, called NAME+key=value.
+
+        Values are text, as they come from a command line: numbers, true or false, names separated
+        by commas, a quantizer as Python writes it, a learning-rate schedule as ``cosine`` or
+        ``steps:120,220``. It still starts from the same float network, whose settings stay; the
+        paper's figures are not claimed.
+        """
+        if not settings:
+            return self
+        kinds = get_type_hints(Recipe)
+        choices = {name: kind for name, kind in kinds.items() if name not in FIXED}
+        values = parsed_settings(settings, choices)
+        self._refuse_settings_without_effect(values)
+        try:
+            return replace(
+                self._without_claim(), name=self.name + setting_suffix(settings), **values
+            )
+        except ValueError as error:
+            given = ", ".join(f"{key}={value}" for key, value in settings.items())
+            raise ValueError(f"--set {given}: {error}") from error
+
+    def _refuse_settings_without_effect(self, values: Mapping[str, Any]) -> None:
+        """A name must not tell of a setting that the run never looks at."""
+        for key in STRENGTH_SETTINGS:
+            if key in values and self.quantizer is None:
+                raise ValueError(
+                    f"--set {key}: {self.name} is a float network; take a recipe with a quantizer"
+                )
+        is_hard = values.get("initial_strength", self.initial_strength) == math.inf
+        for key in ("growth", "growth_every_epochs"):
+            if key in values and is_hard:
+                raise ValueError(
+                    f"--set {key}: {self.name} has λ = ∞ from the first step, which cannot grow; "
+                    "take a BinaryRelax recipe, or set initial_strength too"
+                )
+
+    def _without_claim(self) -> "Recipe":
+        return replace(self, paper_accuracy=None, paper_accuracy_top5=None)
 
     def _growing_as_far_as(self, other: "Recipe") -> "Recipe":
         """The recipe with the growth that multiplies λ as much in Phase I as `other` does."""

@@ -1,0 +1,90 @@
+"""The recipes as a table for the terminal."""
+
+from collections.abc import Iterable
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from binaryrelax.lab.recipes.cifar import PLUS
+from binaryrelax.lab.recipes.learning_rate import LearningRateSchedule, Steps
+from binaryrelax.lab.recipes.recipe import METHOD_NAMES, Recipe
+
+HOW_TO_READ = (
+    "METHOD stands for the name of a column; rows marked -plus also take that at the end.\n"
+    "Figures are the paper's, in percent, top-1; a dot: not in the paper. More: --json.\n\n"
+)
+PARTS = {1: "each epoch", 0.5: "each half epoch", 0.25: "each quarter epoch"}
+
+
+def recipes_table(recipes: Iterable[Recipe]) -> Table:
+    """A line per network and dataset, a column per method; it fits 100 characters."""
+    families: dict[str, list[Recipe]] = {}
+    for recipe in recipes:
+        families.setdefault(_family(recipe), []).append(recipe)
+    table = Table(
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        caption=HOW_TO_READ + "\n".join(_settings_lines(families)),
+        caption_justify="left",
+    )
+    table.add_column("Recipe", no_wrap=True)
+    for heading in (*METHOD_NAMES, "also"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    before = None
+    for family, members in families.items():
+        if before not in (None, members[0].dataset):
+            table.add_section()
+        before = members[0].dataset
+        table.add_row(family, *_figures(members), PLUS if any(map(_is_plus, members)) else "")
+    return table
+
+
+def _family(recipe: Recipe) -> str:
+    """The name without its method, which stands at the end but for -plus."""
+    return recipe.name.removesuffix(PLUS).removesuffix(recipe.method) + "METHOD"
+
+
+def _is_plus(recipe: Recipe) -> bool:
+    return recipe.name.endswith(PLUS)
+
+
+def _figures(members: list[Recipe]) -> list[str]:
+    by_method = {recipe.method: recipe for recipe in members if not _is_plus(recipe)}
+    return [_figure(by_method.get(method)) for method in METHOD_NAMES]
+
+
+def _figure(recipe: Recipe | None) -> str:
+    if recipe is None:
+        return ""
+    return "·" if recipe.paper_accuracy is None else f"{recipe.paper_accuracy:.2f}"
+
+
+def _settings_lines(families: dict[str, list[Recipe]]) -> list[str]:
+    """A line for each set of settings, with the datasets that have it."""
+    owners: dict[str, list[str]] = {}
+    for members in families.values():
+        for relaxed in (recipe for recipe in members if recipe.is_relaxed):
+            owner = relaxed.dataset + (PLUS if _is_plus(relaxed) else "")
+            known = owners.setdefault(_settings(relaxed), [])
+            known.extend([owner] * (owner not in known))
+    return [f"{', '.join(names)}\n    {settings}" for settings, names in owners.items()]
+
+
+def _settings(recipe: Recipe) -> str:
+    return (
+        f"{recipe.epochs} epochs of batch {recipe.batch_size}, momentum {recipe.momentum:g}, "
+        f"lr {recipe.lr:g} {_falling(recipe.lr_schedule)},\n    "
+        f"λ from {recipe.initial_strength:g}, ×{recipe.growth:.4g} {_each(recipe)}, "
+        f"∞ from epoch {recipe.phase_two_epoch} on"
+    )
+
+
+def _each(recipe: Recipe) -> str:
+    every = recipe.growth_every_epochs
+    return PARTS.get(every, f"each {every:g} epochs")
+
+
+def _falling(schedule: LearningRateSchedule) -> str:
+    if isinstance(schedule, Steps):
+        return f"(×{schedule.factor_each:g} at {', '.join(map(str, schedule.milestones))})"
+    return f"({type(schedule).__name__.lower()})"
