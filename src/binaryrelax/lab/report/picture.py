@@ -13,7 +13,8 @@ from matplotlib.ticker import MaxNLocator, MultipleLocator
 from PIL import Image
 
 from binaryrelax.lab.engine import write_atomically
-from binaryrelax.lab.report.curves import accuracy_range, phase_two_start, tick_step
+from binaryrelax.lab.report.chart import accuracy_range, tick_step
+from binaryrelax.lab.report.curves import chart_of
 from binaryrelax.lab.report.panels import caption, tallest_share
 from binaryrelax.lab.report.runs import FinishedRun
 
@@ -23,6 +24,7 @@ COLOURS = {
     "binary": "#1d4ed8",
     "twn": "#f0a35e",
     "ternary": "#c2410c",
+    "ternary-exact": "#7c3aed",
 }
 INK, QUIET = "#1f2933", "#6b7280"
 SIZE_INCHES, DOTS_PER_INCH = (16, 7), 100
@@ -46,9 +48,9 @@ def write_picture(path: Path, runs: list[FinishedRun]) -> None:
 
 def _draw_curves(axes: Axes, runs: list[FinishedRun]) -> None:
     """Test accuracy by epoch, with the phases as shades."""
-    num_epochs = max(len(run.accuracies) for run in runs)
-    border = phase_two_start(runs)
-    low, high = accuracy_range(runs)
+    chart = chart_of([[run] for run in runs])
+    num_epochs, border = chart.num_epochs, chart.phase_two_epoch
+    low, high = accuracy_range(chart)
     axes.axvspan(border, num_epochs + 0.4, color="#f1f0ea", lw=0)
     for run in runs:
         style = "--" if run.method in ("bwn", "twn") else "-"
@@ -84,13 +86,7 @@ def _draw_curves(axes: Axes, runs: list[FinishedRun]) -> None:
 
 def _phase_one_text(runs: list[FinishedRun]) -> str:
     """Phase I with the λ it reaches."""
-    finite = [
-        record["strength"]
-        for run in runs
-        if run.is_relaxed
-        for record in run.result["epochs"]
-        if record["strength"] != "inf"
-    ]
+    finite = [strength for run in runs if run.is_relaxed for strength in run.finite_strengths]
     return f"Phase I: λ grows to {max(finite):.0f}" if finite else "Phase I"
 
 

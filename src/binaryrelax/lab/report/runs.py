@@ -10,14 +10,29 @@ from binaryrelax.lab.recipes import METHOD_NAMES
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """The content of ``result.json`` and ``histograms.json``."""
+    """The content of ``result.json``, and of ``histograms.json`` where there is one.
+
+    Args:
+        source: where the result was read from, as a reader should see it.
+    """
 
     result: dict[str, Any]
-    histograms: dict[str, Any]
+    histograms: dict[str, Any] | None = None
+    source: str = ""
+
+    @property
+    def name(self) -> str:
+        """The recipe."""
+        return self.result["recipe"]["name"]
+
+    @property
+    def seed(self) -> int:
+        """What everything random followed from."""
+        return self.result["seed"]
 
     @property
     def method(self) -> str:
-        """float, bwn, binary, twn or ternary."""
+        """float, bwn, binary, twn, ternary or ternary-exact."""
         return self.result["recipe"]["method"]
 
     @property
@@ -33,14 +48,28 @@ class FinishedRun:
     @property
     def is_relaxed(self) -> bool:
         """Whether its λ grows."""
-        return self.is_quantized and self.result["recipe"]["initial_strength"] != "inf"
+        return self.is_quantized and self.result["recipe"].get("initial_strength") != "inf"
 
     @property
     def accuracies(self) -> list[float]:
         """The test accuracy after each epoch, in percent."""
         return [record["accuracy"] for record in self.result["epochs"]]
 
+    @property
+    def phase_two_epoch(self) -> int:
+        """After how many epochs Phase II begins."""
+        return self.result["recipe"]["phase_two_epoch"]
+
+    @property
+    def finite_strengths(self) -> list[float]:
+        """λ at the end of each epoch of Phase I."""
+        strengths = [record.get("strength") for record in self.result["epochs"]]
+        return [strength for strength in strengths if isinstance(strength, int | float)]
+
 
 def load_run(folder: Path) -> FinishedRun:
-    """Reads a run folder."""
-    return FinishedRun(read_json(folder / RESULT_NAME), read_json(folder / HISTOGRAMS_NAME))
+    """Reads a run folder, with its histograms if there are any."""
+    histograms = folder / HISTOGRAMS_NAME
+    return FinishedRun(
+        read_json(folder / RESULT_NAME), read_json(histograms) if histograms.is_file() else None
+    )

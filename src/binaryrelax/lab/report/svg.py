@@ -1,6 +1,6 @@
-"""Small pieces of SVG, as text."""
+"""Small pieces of SVG and HTML, as text."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -16,15 +16,15 @@ class Axis:
 
     def __call__(self, value: float) -> float:
         share = (value - self.low) / (self.high - self.low)
-        return round(self.start + share * (self.end - self.start), 2)
+        return round(self.start + share * (self.end - self.start), 1)
 
 
 def element(tag: str, *children: str, **attributes: object) -> str:
     """An element; values are escaped, children are taken as they are.
 
-    ``class_`` stands for ``class`` and other underscores for hyphens; None leaves one out.
+    A trailing underscore is dropped (``class_``), others become hyphens; None leaves one out.
     """
-    names = {name: "class" if name == "class_" else name.replace("_", "-") for name in attributes}
+    names = {name: name.removesuffix("_").replace("_", "-") for name in attributes}
     pairs = [f' {names[k]}="{escape(str(v))}"' for k, v in attributes.items() if v is not None]
     return f"<{tag}{''.join(pairs)}>{''.join(children)}</{tag}>"
 
@@ -41,5 +41,15 @@ def line(x1: float, y1: float, x2: float, y2: float, **attributes: object) -> st
 
 def polyline(points: Sequence[tuple[float, float]], **attributes: object) -> str:
     """A line through points."""
-    text = " ".join(f"{x:g},{y:g}" for x, y in points)
-    return element("polyline", points=text, fill="none", **attributes)
+    return element("polyline", points=_places(points), fill="none", **attributes)
+
+
+def band(points: Sequence[tuple[float, float, float]]) -> str:
+    """The area between two lines, given as x with both values of y."""
+    there = [(x, y) for x, y, _ in points]
+    back = [(x, y) for x, _, y in reversed(points)]
+    return element("polygon", points=_places([*there, *back]))
+
+
+def _places(points: Iterable[tuple[float, float]]) -> str:
+    return " ".join(f"{x:g},{y:g}" for x, y in points)

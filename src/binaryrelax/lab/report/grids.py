@@ -1,0 +1,201 @@
+"""The tables of the report: networks down, methods across, each cell the runs of one recipe."""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from statistics import fmean, stdev
+
+from binaryrelax.lab.recipes import (
+    ALL_RECIPES,
+    METHOD_NAMES,
+    NETWORK_NAMES,
+    OUR_TABLES,
+    TABLES,
+    RecipeTable,
+    find_recipe,
+)
+from binaryrelax.lab.recipes.cifar import PLUS
+from binaryrelax.lab.report.runs import FinishedRun
+
+BASELINES = {"binary": "bwn", "ternary": "twn"}
+Runs = dict[str, list[FinishedRun]]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Mean and standard deviation over seeds; a single one has no deviation."""
+
+    mean: float
+    deviation: float | None
+    count: int
+
+    def __str__(self) -> str:
+        deviation = "" if self.deviation is None else f" ± {self.deviation:.2f}"
+        return f"{self.mean:.2f}{deviation}"
+
+
+def spread_of(values: Iterable[float | None]) -> Spread | None:
+    """The spread of the values that there are; None if there is none."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    return Spread(fmean(known), stdev(known) if len(known) > 1 else None, len(known))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The runs of one recipe, and what the paper reports."""
+
+    method: str
+    runs: list[FinishedRun]
+    paper: float | None = None
+    paper_top5: float | None = None
+
+    @property
+    def last(self) -> Spread | None:
+        """The accuracy after the last epoch."""
+        return spread_of(run.result["summary"]["last"] for run in self.runs)
+
+    @property
+    def best(self) -> Spread | None:
+        """The best accuracy of Phase II, which is what the paper reports."""
+        return spread_of(run.result["summary"].get("best_phase_two") for run in self.runs)
+
+    @property
+    def last_top5(self) -> Spread | None:
+        """Top-5 after the last epoch, where it was measured."""
+        return spread_of(run.result["epochs"][-1].get("accuracy_top5") for run in self.runs)
+
+    @property
+    def best_top5(self) -> Spread | None:
+        """The best top-5 of Phase II, where it was measured."""
+        return spread_of(_best_top5(run) for run in self.runs)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A network with its cells, in the order of the methods; None where there is no recipe."""
+
+    label: str
+    cells: list[Cell | None]
+
+    @property
+    def has_runs(self) -> bool:
+        """Whether any cell is filled."""
+        return any(cell and cell.runs for cell in self.cells)
+
+    def cell(self, method: str) -> Cell | None:
+        """The cell of the method, if it has runs."""
+        return next((c for c in self.cells if c and c.method == method and c.runs), None)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table; its rows have as many cells as it has methods."""
+
+    title: str
+    methods: list[str]
+    rows: list[Row]
+    paper_label: str = "paper"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """BinaryRelax and its baseline on one network, both trained."""
+
+    relaxed: Cell
+    baseline: Cell
+
+    def is_ahead(self, figure: Callable[[Cell], Spread | None]) -> bool:
+        """Whether BinaryRelax has the higher mean."""
+        ours, theirs = figure(self.relaxed), figure(self.baseline)
+        return ours is not None and theirs is not None and ours.mean > theirs.mean
+
+    @property
+    def standard_errors(self) -> float | None:
+        """The difference of the best figures in standard errors; None without several seeds."""
+        ours, theirs = self.relaxed.best, self.baseline.best
+        if None in (ours, theirs) or None in (ours.deviation, theirs.deviation):
+            return None
+        variances = [s.deviation**2 / s.count for s in (ours, theirs)]
+        difference = ours.mean - theirs.mean
+        if not any(variances):
+            return math.copysign(math.inf, difference) if difference else 0.0
+        return difference / math.sqrt(sum(variances))
+
+
+def by_recipe(runs: Iterable[FinishedRun]) -> Runs:
+    """The runs of each recipe by its name, in the order of the tables, seeds in order."""
+    order = {recipe.name: position for position, recipe in enumerate(ALL_RECIPES)}
+    found: Runs = {}
+    for run in sorted(runs, key=lambda r: (order.get(r.name, len(order)), r.name, r.seed)):
+        found.setdefault(run.name, []).append(run)
+    return found
+
+
+def paper_grids(runs: Runs) -> list[Grid]:
+    """The paper's three tables, with all their cells."""
+    return [_grid(table, runs) for table in TABLES.values()]
+
+
+def our_grids(runs: Runs) -> list[Grid]:
+    """Our own tables as far as there are runs, and a last one for all other recipes."""
+    ours = _names(OUR_TABLES) - _names(TABLES)
+    grids = []
+    for table in OUR_TABLES.values():
+        rows = [row for row in table.rows if any(r.name in ours & runs.keys() for r in row)]
+        if rows:
+            grids.append(_grid(replace(table, rows=tuple(rows)), runs))
+    known = _names(TABLES | OUR_TABLES)
+    others = {name: group for name, group in runs.items() if name not in known}
+    return [*grids, _grid_of_others(others)] if others else grids
+
+
+def comparisons(grids: Iterable[Grid]) -> list[Comparison]:
+    """Every pair of BinaryRelax and baseline that has been trained."""
+    pairs = [
+        (row.cell(relaxed), row.cell(baseline))
+        for grid in grids
+        for row in grid.rows
+        for relaxed, baseline in BASELINES.items()
+    ]
+    return [Comparison(relaxed, baseline) for relaxed, baseline in pairs if relaxed and baseline]
+
+
+def _grid(table: RecipeTable, runs: Runs) -> Grid:
+    """The table with its runs; beside our schedule the paper's figures are those of its own."""
+    is_plus = table.recipes[0].name.endswith(PLUS)
+    rows = []
+    for recipes in table.rows:
+        cells = []
+        for recipe in recipes:
+            paper = find_recipe(recipe.name.removesuffix(PLUS))
+            figures = (paper.paper_accuracy, paper.paper_accuracy_top5)
+            cells.append(Cell(recipe.method, runs.get(recipe.name, []), *figures))
+        rows.append(Row(NETWORK_NAMES[recipes[0].network], cells))
+    label = "paper, its schedule" if is_plus else "paper"
+    return Grid(table.title, list(table.methods), rows, label)
+
+
+def _grid_of_others(runs: Runs) -> Grid:
+    """Recipes that no table knows: other numbers of epochs, other settings."""
+    present = {group[0].method for group in runs.values()}
+    methods = [method for method in METHOD_NAMES if method in present]
+    methods += sorted(present - METHOD_NAMES.keys())
+    families: dict[str, dict[str, Cell]] = {}
+    for name, group in runs.items():
+        method = group[0].method
+        family = name.replace(f"-{method}", "", 1)
+        families.setdefault(family, {})[method] = Cell(method, group)
+    rows = [Row(family, [cells.get(m) for m in methods]) for family, cells in families.items()]
+    return Grid("Other lengths and settings", methods, rows)
+
+
+def _names(tables: dict[str, RecipeTable]) -> set[str]:
+    return {recipe.name for table in tables.values() for recipe in table.recipes}
+
+
+def _best_top5(run: FinishedRun) -> float | None:
+    records = run.result["epochs"][run.phase_two_epoch :]
+    values = [record.get("accuracy_top5") for record in records]
+    return max((value for value in values if value is not None), default=None)

@@ -1,0 +1,323 @@
+"""`binaryrelax report`: which files are taken, what is computed from them, what the page says."""
+
+import json
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean, stdev
+
+import pytest
+
+from binaryrelax.lab.recipes import (
+    TABLES,
+    cifar10_resnet20,
+    cifar100_vgg16,
+    demo_binary,
+    find_recipe,
+    imagenet_resnet18,
+)
+from binaryrelax.lab.report import write_report
+from binaryrelax.lab.report.collection import collect_runs, problem_of
+from binaryrelax.lab.report.grids import by_recipe, our_grids, paper_grids, spread_of
+from binaryrelax.lab.report.results_page import results_page
+from tests.lab.made_up import made_up_layers, made_up_result, write_result
+from tests.lab.outline import Outline, assert_needs_no_network, data_of
+
+RESULTS = Path(__file__).parents[2] / "results"
+LASTS = {"float": 92.0, "bwn": 87.0, "binary": 88.0, "twn": 90.5, "ternary": 90.0}
+
+
+def write_row(folder, row, *, seeds=1, lasts=LASTS, suffix=""):
+    for method, last in lasts.items():
+        for seed in range(seeds):
+            recipe = row(method + suffix)
+            write_result(folder, made_up_result(recipe, seed=seed, last=last + 0.1 * seed))
+
+
+def page_of(folder):
+    return results_page(collect_runs(folder)).html()
+
+
+def lines_of(page, network):
+    """The table lines of a network, as text."""
+    body = next(
+        body
+        for body in re.findall(r"<tbody>(.*?)</tbody>", page, re.DOTALL)
+        if f"<b>{network}</b>" in body
+    )
+    rows = re.findall(r"<tr.*?</tr>", body)
+    return [" ".join(re.sub(r"<[^>]+>", " ", row).split()) for row in rows]
+
+
+def test_cells_show_paper_last_best_and_seeds(tmp_path):
+    write_row(tmp_path, cifar10_resnet20, seeds=3)
+    assert lines_of(page_of(tmp_path), "ResNet-20") == [
+        "ResNet-20 paper 92.68 87.44 87.82 88.65 90.07",
+        "best of Phase II 92.40 ± 0.10 87.40 ± 0.10 88.40 ± 0.10 90.90 ± 0.10 90.40 ± 0.10",
+        "best − paper −0.28 −0.04 +0.58 +2.25 +0.33",
+        "last epoch 92.10 ± 0.10 87.10 ± 0.10 88.10 ± 0.10 90.60 ± 0.10 90.10 ± 0.10",
+        "seeds 3 3 3 3 3",
+    ]
+
+
+def test_the_higher_of_both_methods_is_bold(tmp_path):
+    write_row(tmp_path, cifar10_resnet20)
+    bold = set(re.findall(r"<strong>(.*?)</strong>", page_of(tmp_path)))
+    assert bold == {"88.30", "88.00", "90.80", "90.50"}
+
+
+def test_missing_cells_are_shown_as_missing(tmp_path):
+    write_row(tmp_path, cifar10_resnet20, lasts={"bwn": 87.0})
+    page = page_of(tmp_path)
+    assert "best of Phase II missing 87.30 missing missing missing" in lines_of(page, "ResNet-20")
+    for number, table in enumerate(TABLES.values(), 1):
+        assert f"Table {number}" in page
+        for recipe in table.recipes:
+            assert f"{recipe.paper_accuracy:.2f}" in page
+    assert lines_of(page, "ResNet-110") == [
+        "ResNet-110 paper (no runs yet) 73.21 68.67 69.85 68.95 72.32"
+    ]
+
+
+def test_headline_counts_the_comparisons_that_binaryrelax_wins(tmp_path):
+    write_row(tmp_path, cifar10_resnet20, seeds=2)
+    text = Outline(page_of(tmp_path)).all_text
+    assert "BinaryRelax is ahead of its baseline in 1 of 2 comparisons" in text
+    assert "Among the 2 with several seeds it is ahead in 1 and behind in 1 by more than" in text
+    assert "10 runs of 5 recipes." in text
+    assert "8 of the 8 quantized networks, read back from disk, lie exactly" in text
+    assert "Of the 65 cells of the paper's three tables, 5 have runs" in text
+
+
+def test_a_single_seed_claims_nothing_about_chance(tmp_path):
+    write_row(tmp_path, cifar10_resnet20)
+    assert "With a single seed each" in Outline(page_of(tmp_path)).all_text
+
+
+def test_imagenet_shows_top5_too(tmp_path):
+    write_result(tmp_path, made_up_result(imagenet_resnet18("binary"), last=63.0))
+    lines = lines_of(page_of(tmp_path), "ResNet-18")  # the first is that of Table 1
+    assert lines[0].startswith("ResNet-18 paper (no runs yet) 95.49")
+    page = page_of(tmp_path).partition("Table 3: ImageNet")[2]
+    lines = lines_of(page, "ResNet-18")
+    assert "top-5, paper 89.00 83.00 85.10 84.20 87.30" in lines
+    assert "top-5, last missing missing 70.00 missing missing" in lines
+
+
+def test_variations_stand_in_tables_of_their_own(tmp_path):
+    write_row(tmp_path, cifar10_resnet20, suffix="-plus")
+    exact = cifar10_resnet20("ternary-exact")
+    changed = cifar10_resnet20("binary").with_settings({"lr": "0.05"})
+    for recipe in (exact, changed, demo_binary(), demo_binary().with_epochs(12)):
+        write_result(tmp_path, made_up_result(recipe))
+    runs = by_recipe(collect_runs(tmp_path).runs)
+    assert not any(row.has_runs for grid in paper_grids(runs) for row in grid.rows)
+    assert [(grid.title, [row.label for row in grid.rows]) for grid in our_grids(runs)] == [
+        ("CIFAR-10, exact ternary", ["ResNet-20"]),
+        ("CIFAR-10, plus", ["ResNet-20"]),
+        ("Demo", ["Small conv net"]),
+        ("Other lengths and settings", ["cifar10-resnet20+lr=0.05", "demo@12"]),
+    ]
+    assert "paper, its schedule" in page_of(tmp_path)
+
+
+def test_every_run_of_the_repository_is_on_the_page(tmp_path):
+    summary = write_report(RESULTS, tmp_path / "new" / "report.html")
+    files = list(RESULTS.rglob("seed*.json"))
+    assert summary.num_runs == len(files)
+    assert summary.notes == ()
+    page = (tmp_path / "new" / "report.html").read_text()
+    for file in files:
+        assert file.relative_to(RESULTS).as_posix() in page
+    lasts = [json.loads(f.read_text())["summary"]["last"] for f in RESULTS.rglob("demo-twn/*")]
+    assert f"{fmean(lasts):.2f} ± {stdev(lasts):.2f}" in page
+
+
+def test_charts_pair_each_method_with_its_baseline(tmp_path):
+    write_row(tmp_path, cifar100_vgg16, seeds=2)
+    binary, ternary = data_of(page_of(tmp_path))["charts"]
+    assert [curve["label"] for curve in binary["curves"]] == ["BWN", "BinaryRelax binary"]
+    assert [curve["label"] for curve in ternary["curves"]] == ["TWN", "BinaryRelax ternary"]
+    curve = binary["curves"][1]
+    assert (curve["values"][-1], curve["low"][-1], curve["high"][-1]) == (88.05, 88.0, 88.1)
+    assert len(curve["values"]) == 300
+    assert len(curve["hard"]) == len(binary["strengths"]) == 240
+    assert binary["strengths"][-1] == pytest.approx(1.02**239, rel=1e-2)
+
+
+def test_run_section_tells_settings_environment_and_layers(tmp_path):
+    result = made_up_result(cifar10_resnet20("ternary"), seed=7)
+    write_result(tmp_path, result)
+    text = Outline(page_of(tmp_path)).all_text
+    assert "Seed 7 last 90.00 %, best 90.30 %, in Q, 60 s" in text
+    assert "TernaryThreshold(ratio=0.7)" in text
+    assert "cifar10/cifar10-resnet20-ternary/seed7.json" in text
+    assert "conv2.weight 1,000 3 yes" in text
+    assert "device made up" in text
+
+
+def test_page_is_well_formed_and_needs_no_network(tmp_path):
+    write_row(tmp_path, cifar10_resnet20, seeds=2)
+    page = page_of(tmp_path)
+    assert_needs_no_network(page)
+    assert "{{" not in page
+    attributes = Outline(page).attributes
+    names = [value for name, value in attributes if name == "id"]
+    assert len(names) == len(set(names))
+    assert {value[1:] for name, value in attributes if name == "href"} <= set(names)
+
+
+def test_page_escapes_what_it_is_given(tmp_path):
+    hostile = '</script><script>alert("x")</script>{{css}}'
+    result = made_up_result(cifar10_resnet20("binary"))
+    result["recipe"] |= {"name": hostile, "method": hostile, "network": hostile}
+    result["environment"] = {hostile: hostile}
+    result["weights"]["layers"][0]["name"] = hostile
+    (tmp_path / "result.json").write_text(json.dumps(result))
+    page = page_of(tmp_path)
+    Outline(page)
+    assert "<script>alert" not in page
+    assert page.count("</script>") == 2
+
+
+def test_run_folders_are_found_with_or_without_histograms(tmp_path):
+    for number, recipe in enumerate([cifar10_resnet20("bwn"), cifar10_resnet20("binary")]):
+        folder = tmp_path / "deep" / recipe.name
+        folder.mkdir(parents=True)
+        (folder / "result.json").write_text(json.dumps(made_up_result(recipe)))
+        if number:
+            (folder / "histograms.json").write_text("damaged, but nobody asks for it")
+    collection = collect_runs(tmp_path)
+    assert len(collection.runs) == 2
+    assert collection.notes == []
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("{", "not valid JSON"),
+        ("[1]", "it is no result of a run"),
+        ("{}", "recipe is missing"),
+        ('{"recipe": 3}', "recipe should be dict"),
+        (b"\xff\xfe", "not valid JSON"),
+        ("[" * 100_000, ""),
+    ],
+)
+def test_damaged_or_foreign_file_is_named_on_the_page(tmp_path, content, reason):
+    write_result(tmp_path, made_up_result(cifar10_resnet20("bwn")))
+    damaged = tmp_path / "cifar10" / "seed3.json"
+    damaged.write_bytes(content if isinstance(content, bytes) else content.encode())
+    summary = write_report(tmp_path, tmp_path / "report.html")
+    [note] = summary.notes
+    assert note.startswith("cifar10/seed3.json is left out: ")
+    assert reason in note
+    assert "\n" not in note
+    assert summary.num_runs == 1
+    assert "cifar10/seed3.json is left out" in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        ("epochs", [], "no epochs"),
+        ("epochs", [{"accuracy": None}], "epoch 0 has no accuracy"),
+        ("epochs", [{"accuracy": float("nan")}], "epoch 0 has no accuracy"),
+        ("epochs", [{"accuracy": 1.0, "strength": "big"}], "something else than numbers"),
+        ("summary", {}, "summary"),
+        ("summary", {"last": 90.0, "best_phase_two": "good"}, "summary"),
+        ("weights", {"layers": 3}, "layers"),
+        ("environment", "a computer", "environment should be dict"),
+        ("recipe", {"name": "x"}, "recipe is not complete"),
+    ],
+)
+def test_incomplete_result_is_refused_with_the_reason(key, value, reason):
+    result = made_up_result(cifar10_resnet20("bwn"))
+    assert problem_of(result) is None
+    assert reason in problem_of({**result, key: value})
+
+
+def test_unfinished_run_is_not_dropped_in_silence(tmp_path):
+    write_result(tmp_path, made_up_result(cifar10_resnet20("bwn")))
+    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+    assert collect_runs(tmp_path).notes == ["run is left out: its training is not finished"]
+
+
+def test_copies_of_a_run_count_once(tmp_path):
+    path = write_result(tmp_path, made_up_result(cifar10_resnet20("float")))
+    (tmp_path / "run").mkdir()
+    shutil.copy(path, tmp_path / "run" / "result.json")
+    collection = collect_runs(tmp_path)
+    assert len(collection.runs) == 1
+    assert collection.notes == ["Copies of a run that is counted once already: run/result.json"]
+
+
+def test_two_results_of_one_seed_are_both_counted_and_noted(tmp_path):
+    recipe = cifar10_resnet20("float")
+    write_result(tmp_path / "a", made_up_result(recipe, last=90.0))
+    write_result(tmp_path / "b", made_up_result(recipe, last=91.0))
+    collection = collect_runs(tmp_path)
+    assert len(collection.runs) == 2
+    assert "cifar10-resnet20-float, seed 0: 2 different results, all counted" in collection.notes[0]
+
+
+def test_run_with_other_settings_than_its_recipe_is_noted(tmp_path):
+    recipe = replace(cifar10_resnet20("binary"), lr=0.5)
+    write_result(tmp_path, made_up_result(recipe))
+    short = replace(find_recipe("demo-twn").with_epochs(12), momentum=0.5)
+    write_result(tmp_path, made_up_result(short))
+    notes = collect_runs(tmp_path).notes
+    assert "not those of the recipe cifar10-resnet20-binary: lr=0.5 (today 0.1)" in notes[0]
+    assert "not those of the recipe demo-twn@12: momentum=0.5 (today 0.9)" in notes[1]
+
+
+def test_contradictions_inside_a_result_are_noted(tmp_path):
+    result = made_up_result(cifar10_resnet20("binary"))
+    result["summary"] |= {"last": 99.0, "in_q": False}
+    write_result(tmp_path, result)
+    notes = " ".join(collect_runs(tmp_path).notes)
+    assert "its summary (last 99.0, best 90.3) disagrees with its epochs" in notes
+    assert "its final weights are not known to be in Q" in notes
+    assert "NOT in Q" in page_of(tmp_path)
+
+
+def test_empty_folder_is_an_error_that_says_what_was_looked_for(tmp_path):
+    with pytest.raises(ValueError, match=r"no result of a run; looked for .*seed<k>\.json"):
+        write_report(tmp_path, tmp_path / "report.html")
+    (tmp_path / "seed0.json").write_text("{")
+    with pytest.raises(ValueError, match=r"looked for .*seed0\.json is left out"):
+        write_report(tmp_path, tmp_path / "report.html")
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_wrong_places_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="is not a folder"):
+        write_report(tmp_path / "nowhere", tmp_path / "report.html")
+    with pytest.raises(ValueError, match="is a folder; give the name of a file"):
+        write_report(RESULTS, tmp_path)
+
+
+def test_curves_that_never_leave_one_hundred_percent_are_drawn(tmp_path):
+    result = made_up_result(demo_binary())
+    for record in result["epochs"]:
+        record["accuracy"] = 100.0
+    write_result(tmp_path, result)
+    Outline(page_of(tmp_path))
+
+
+def test_spread_of_one_value_has_no_deviation():
+    assert str(spread_of([90.0])) == "90.00"
+    assert str(spread_of([90.0, 91.0, None])) == "90.50 ± 0.71"
+    assert spread_of([None]) is None
+
+
+@pytest.mark.slow
+def test_page_of_several_hundred_long_runs_stays_small(tmp_path):
+    for recipe in (recipe for table in TABLES.values() for recipe in table.recipes):
+        for seed in range(6):
+            result = made_up_result(recipe, seed=seed, last=85 + seed / 10)
+            result["weights"]["layers"] = made_up_layers(recipe, count=40)
+            write_result(tmp_path, result)
+    summary = write_report(tmp_path, tmp_path / "report.html")
+    assert summary.num_runs == 65 * 6
+    assert (tmp_path / "report.html").stat().st_size < 10e6
