@@ -1,23 +1,19 @@
 """Under DistributedDataParallel every rank holds the same bits of x and y."""
 
-import os
-
+import pytest
 import torch
-from torch import distributed, multiprocessing, nn
+from torch import distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from binaryrelax import BinaryRelax, GeometricGrowth, Ternary, select_weights
 from tests.optim.toy import sgd, small_network
+from tests.ranks import run_on_ranks
 
-NUM_RANKS = 2
 SCHEDULE = GeometricGrowth.reaching(150.0, phase_one_steps=6, every=1)
 
 
-def train_on_one_rank(rank: int, file: str, folder: str) -> None:
-    os.environ["OMP_NUM_THREADS"] = "1"
-    distributed.init_process_group(
-        "gloo", init_method=f"file://{file}", rank=rank, world_size=NUM_RANKS
-    )
+def train_on_one_rank():
+    rank = distributed.get_rank()
     model = DistributedDataParallel(small_network(seed=rank))  # rank 0's weights reach all
     optimizer = BinaryRelax(
         sgd(model), select_weights(model, Ternary(), keep_float=("6",)), SCHEDULE
@@ -29,18 +25,15 @@ def train_on_one_rank(rank: int, file: str, folder: str) -> None:
         labels = torch.randint(4, (8,), generator=generator)
         nn.functional.cross_entropy(model(images), labels).backward()
         optimizer.step()
-    held = {optimizer.names[w]: (w.detach(), y) for w, y in optimizer.float_weights.items()}
-    torch.save(held, f"{folder}/{rank}.pt")
-    distributed.destroy_process_group()
+    return {optimizer.names[w]: (w.detach(), y) for w, y in optimizer.float_weights.items()}
 
 
-def test_ranks_hold_the_same_bits(tmp_path):
-    multiprocessing.spawn(
-        train_on_one_rank, (str(tmp_path / "meeting"), str(tmp_path)), nprocs=NUM_RANKS
-    )
-    first, second = (torch.load(tmp_path / f"{rank}.pt") for rank in range(NUM_RANKS))
+@pytest.mark.parametrize("num_ranks", [2, 4])
+def test_ranks_hold_the_same_bits(num_ranks, tmp_path):
+    first, *others = run_on_ranks(train_on_one_rank, num_ranks, tmp_path)
     assert set(first) == {"0.weight", "3.weight"}  # wrapper prefixes are gone
     for name, (x, y) in first.items():
-        assert torch.equal(x, second[name][0])
-        assert torch.equal(y, second[name][1])
         assert torch.equal(x, Ternary().project(y))
+        for other in others:
+            assert torch.equal(x, other[name][0])
+            assert torch.equal(y, other[name][1])

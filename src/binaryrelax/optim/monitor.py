@@ -13,6 +13,8 @@ from torch import Tensor
 
 from binaryrelax.optim.optimizer import BinaryRelax
 from binaryrelax.quantizers import Quantizer
+from binaryrelax.quantizers.dtensors import local_part, shards_of, whole
+from binaryrelax.quantizers.shards import Shards
 
 Iterate = dict[Tensor, Tensor]
 
@@ -60,7 +62,8 @@ _previous: WeakKeyDictionary[BinaryRelax, dict[str, Iterate]] = WeakKeyDictionar
 def measure(optimizer: BinaryRelax) -> list[LayerRecord]:
     """A record for each quantized weight; waits for the device.
 
-    Keeps one byte per weight until the next call, to count what flipped.
+    Keeps one byte per weight until the next call, to count what flipped. Of sharded weights it
+    measures the whole; every process must call it and gets the same records.
 
     Raises:
         ValueError: the float weights are not finite; the parameter is named.
@@ -75,15 +78,15 @@ def measure(optimizer: BinaryRelax) -> list[LayerRecord]:
     rows = []
     for weight, y in optimizer.float_weights.items():
         quantizer = optimizer.quantizers[weight]
-        scale, code = quantizer.split_finite(y)
-        projected = scale * code
+        shards, scale, code = shards_of(y), *quantizer.split_finite(y)
+        projected, code = local_part(scale * code), local_part(code)
         codes[weight] = _indices(code, quantizer)
         numbers = {
-            "distance": _norm(weight.double() - projected),
-            "float_distance": _norm(y.double() - projected),
-            "scale": scale.double().mean(),
-            "zeros": (code == 0).double().mean(),
-            **_flips(codes[weight], last_codes.get(weight), quantizer),
+            "distance": _norm(local_part(weight).double() - projected, shards),
+            "float_distance": _norm(local_part(y).double() - projected, shards),
+            "scale": whole(scale).double().mean(),
+            "zeros": _fraction(code == 0, weight),
+            **_flips(codes[weight], last_codes.get(weight), quantizer, weight),
             **_movement(optimizer, weight),
         }
         rows.append(numbers)
@@ -118,14 +121,16 @@ def _indices(code: Tensor, quantizer: Quantizer) -> Tensor:
     return torch.bucketize(code, codebook).to(torch.uint8)
 
 
-def _flips(now: Tensor, before: Tensor | None, quantizer: Quantizer) -> dict[str, Tensor]:
+def _flips(
+    now: Tensor, before: Tensor | None, quantizer: Quantizer, weight: Tensor
+) -> dict[str, Tensor]:
     if before is None:
         return {}
     signs = torch.tensor(quantizer.codebook, device=now.device).sign()
     opposite = signs[now.int()] * signs[before.int()] < 0
     return {
-        "sign_flips": opposite.double().mean(),
-        "level_flips": (now != before).double().mean(),
+        "sign_flips": _fraction(opposite, weight),
+        "level_flips": _fraction(now != before, weight),
     }
 
 
@@ -138,16 +143,20 @@ def _movement(optimizer: BinaryRelax, weight: Tensor) -> dict[str, Tensor]:
     """
     if weight not in _previous.get(optimizer, {}).get("x", {}):
         return {}
-    x = _previous[optimizer]["x"][weight].double()
-    y = _previous[optimizer]["y"][weight].double()
-    change = weight.double() - x
-    difference = (change * (change + 2 * (x - y))).sum()
-    movement = _norm(change)
+    x = local_part(_previous[optimizer]["x"][weight]).double()
+    y = local_part(_previous[optimizer]["y"][weight]).double()
+    change, shards = local_part(weight).double() - x, shards_of(weight)
+    difference = shards.total((change * (change + 2 * (x - y))).sum())
+    movement = _norm(change, shards)
     return {"movement": movement, "alpha": difference / movement.square()}
 
 
-def _norm(w: Tensor) -> Tensor:
-    return w.double().square().sum().sqrt()
+def _fraction(where: Tensor, weight: Tensor) -> Tensor:
+    return shards_of(weight).total(where.sum()).double() / weight.numel()
+
+
+def _norm(w: Tensor, shards: Shards) -> Tensor:
+    return shards.total(w.double().square().sum()).sqrt()
 
 
 def _records(optimizer: BinaryRelax, rows: list[dict[str, Tensor]]) -> list[LayerRecord]:

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from binaryrelax.optim.checkpoint import join_state, split_state
+from binaryrelax.optim.arguments import (
+    refuse_wrong_arguments,
+    refuse_wrong_weights,
+    warn_of_half_precision,
+)
+from binaryrelax.optim.checkpoint import join_state, makes_state, split_state
 from binaryrelax.optim.finiteness import FinitenessWatch
+from binaryrelax.optim.fused import FusedWeights
 from binaryrelax.optim.relaxation import mixing_weight, relax_
 from binaryrelax.optim.schedules import Schedule
+from binaryrelax.optim.sharding import drop_gathered_copies
 from binaryrelax.quantizers import Quantizer
+from binaryrelax.quantizers.dtensors import is_dtensor
 
 Closure = Callable[[], float]
 
@@ -32,6 +39,9 @@ class BinaryRelax(Optimizer):
     From construction on the model holds x, made with schedule(0). Step number k, counted from 0,
     writes x with schedule(k); where that is inf (Phase II, eq. 12), x lies in Q.
 
+    Of a model under ``fully_shard`` the weights, and y, are sharded; a scale is that of the whole
+    weight. Build the optimizer after sharding, and call its methods on every process alike.
+
     Args:
         base: any ``torch.optim`` optimizer that already holds the parameters. Its momentum, weight
             decay and learning rate act on y. Its ``param_groups`` are shared, so schedulers may
@@ -43,16 +53,19 @@ class BinaryRelax(Optimizer):
     def __init__(
         self, base: Optimizer, weights: Mapping[Tensor, Quantizer], schedule: Schedule
     ) -> None:
-        _refuse_wrong_arguments(type(self).__name__, base, weights, schedule)
+        refuse_wrong_arguments(type(self).__name__, base, weights, schedule, BinaryRelax)
         self.base, self.schedule = base, schedule
         self.quantizers: dict[Tensor, Quantizer] = {}
         self.names: dict[Tensor, str] = {}
+        self._float_weights: dict[Tensor, Tensor] = {}
+        self._sharded_modules: dict[nn.Module, None] = {}  # in the order of selection
         self.num_steps = 0
         self._mix: dict[torch.device, Tensor] = {}  # λ/(λ+1) as a scalar on each device
         self._watch = FinitenessWatch(self.names)
+        self._fused = FusedWeights(self._watch.flags_on)
         self._num_projected = 0  # nesting depth of projected()
         super().__init__(base.param_groups, base.defaults)
-        self.param_groups = base.param_groups  # one list: a scheduler reaches both optimizers
+        self._share_with_base()
         self._take_weights(weights)
 
     @property
@@ -73,7 +86,7 @@ class BinaryRelax(Optimizer):
     @property
     def float_weights(self) -> dict[Tensor, Tensor]:
         """The float weights y of each quantized parameter."""
-        return {weight: self.state[weight]["y"] for weight in self.quantizers}
+        return dict(self._float_weights)
 
     @torch.no_grad()
     def step(self, closure: Closure | None = None) -> float | None:  # type: ignore[override]
@@ -88,16 +101,25 @@ class BinaryRelax(Optimizer):
                 come some steps late.
         """
         self._refuse_inside_projected("step")
+        if not _is_capturing() and closure is None and makes_state(self):
+            self.base.step()
+            self._relax()  # nothing has moved
+            return None
+        shards: dict[Tensor, Tensor] = {w: w.detach().clone() for w in self._sharded}
+        if not _is_capturing():
+            self._watch.read(wait=False)
+        copied = self._copied(closure)
         try:
-            self._load_float_weights()
+            self._load_float_weights(copied)
             loss = self._step_base(closure)  # eq. 10: momentum and weight decay act on y
-            self._watch.look()
+            self._watch.look(copied)
             if not _is_capturing():
-                self.prepare_step()
+                self._advance()
         except BaseException:
-            self._relax()
+            self._fused.show_relaxed_weights()
+            self._restore(shards)
             raise
-        self._store_float_weights()
+        self._store_float_weights(copied)
         self._relax()  # eq. 11
         return loss
 
@@ -107,8 +129,7 @@ class BinaryRelax(Optimizer):
         The host writes λ/(λ+1) into a scalar on the device, where the captured step reads it.
         """
         self._watch.read(wait=False)
-        self._fill_mix(self.schedule(self.num_steps))
-        self.num_steps += 1
+        self._advance()
 
     def refuse_non_finite(self) -> None:
         """Raise ValueError if some y became NaN or infinite; waits for the device."""
@@ -124,12 +145,14 @@ class BinaryRelax(Optimizer):
             with torch.no_grad():
                 for weight, y in self.float_weights.items():
                     weight.copy_(self.quantizers[weight].project_finite(y))
+            drop_gathered_copies(self._sharded_modules)
             yield
         finally:
             self._num_projected -= 1
             with torch.no_grad():
                 for weight, x in relaxed.items():
                     weight.copy_(x)
+            drop_gathered_copies(self._sharded_modules)
 
     def add_param_group(
         self, param_group: dict[str, Any], weights: Mapping[Tensor, Quantizer] | None = None
@@ -157,7 +180,8 @@ class BinaryRelax(Optimizer):
         and the number of steps are in the groups.
         """
         self.refuse_non_finite()
-        return join_state(super().state_dict(), self.base.state_dict(), self._description())
+        own, base = super().state_dict(), self.base.state_dict()
+        return join_state(own, base, self._indexed_float_weights(), self._description())
 
     @torch.no_grad()
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -168,24 +192,31 @@ class BinaryRelax(Optimizer):
                 another optimizer; the difference is named and nothing is changed.
         """
         self._refuse_inside_projected("load_state_dict")
-        own, base = split_state(state_dict, self._description(), self._expected_shapes())
-        float_weights = self.float_weights
+        own, base = split_state(state_dict, self._description(), self._indexed_float_weights())
         self.base.load_state_dict(base)
         super().load_state_dict(own)
-        self.param_groups = self.base.param_groups  # load_state_dict made new lists
-        for weight, y in float_weights.items():  # loaded into y's own memory and format
-            self.state[weight]["y"] = y.copy_(self.state[weight]["y"])
+        for weight, y in self._float_weights.items():  # loaded into y's own memory and format
+            y.copy_(self.state[weight]["y"])
+        self._share_with_base()
         self.num_steps = state_dict["param_groups"][0]["relax_steps"]
         self._watch.forget()
         self._fill_mix(self.strength)
         self._relax()
+
+    def _share_with_base(self) -> None:
+        """One list of groups, so that a scheduler reaches both optimizers, and one state.
+
+        y is kept beside that state, which is thus empty as long as base's is: by this,
+        ``torch.distributed.checkpoint`` knows that base has yet to make its own.
+        """
+        self.param_groups, self.state = self.base.param_groups, self.base.state
 
     def _refuse_inside_projected(self, call: str) -> None:
         if self.is_projected:
             raise RuntimeError(f"{type(self).__name__}.{call}() inside projected(): leave it first")
 
     def _take_weights(self, given: Mapping[Tensor, Quantizer]) -> None:
-        _refuse_wrong_weights(type(self).__name__, given)
+        refuse_wrong_weights(type(self).__name__, given)
         names = getattr(given, "names", {})
         labels = {w: names.get(w, f"weight {i} of {len(given)}") for i, w in enumerate(given)}
         weights = {w: q for w, q in given.items() if w not in self.quantizers}
@@ -200,12 +231,17 @@ class BinaryRelax(Optimizer):
                 quantizer.check(weight.detach())
             except ValueError as error:
                 raise ValueError(f"{labels[weight]}: {error}") from None
-        _warn_of_half_precision([labels[w] for w in weights if w.dtype.itemsize < 4])
+        warn_of_half_precision([labels[w] for w in weights if w.dtype.itemsize < 4])
         self.refuse_non_finite()
         self._watch.restart()  # there is more to watch now
+        self._fused.forget()
         for weight, quantizer in weights.items():
             self.quantizers[weight], self.names[weight] = quantizer, labels[weight]
-            self.state[weight]["y"] = weight.detach().clone()
+            self._float_weights[weight] = weight.detach().clone()
+        self._sharded = [weight for weight in self.quantizers if is_dtensor(weight)]
+        self._sharded_modules |= dict.fromkeys(getattr(given, "sharded_modules", ()))
+        for device in {weight.device for weight in weights} - self._mix.keys():
+            self._mix[device] = torch.zeros((), dtype=torch.float64, device=device)
         self._fill_mix(self.strength)
         self._relax()
 
@@ -213,15 +249,31 @@ class BinaryRelax(Optimizer):
         for group in self.param_groups:
             yield from group["params"]
 
-    def _load_float_weights(self) -> None:
-        """p <- y: ``base`` moves what it finds in the parameters."""
-        for weight, y in self.float_weights.items():
-            weight.copy_(y)
+    def _advance(self) -> None:
+        self._fill_mix(self.schedule(self.num_steps))
+        self.num_steps += 1
 
-    def _store_float_weights(self) -> None:
+    def _copied(self, closure: Closure | None) -> dict[Tensor, Tensor]:
+        """The weights that ``base`` moves a copy of; of the others it moves y itself.
+
+        With a closure all are copied: it may fail when ``base`` has moved some already.
+        """
+        self._fused.prepare(self._float_weights, self.quantizers)
+        return self._fused.others if closure is None else self._float_weights
+
+    def _load_float_weights(self, copied: dict[Tensor, Tensor]) -> None:
+        """p <- y: ``base`` moves what it finds in the parameters."""
+        for weight, y in copied.items():
+            weight.copy_(y)
+        if copied is not self._float_weights:
+            self._fused.show_float_weights()
+
+    def _store_float_weights(self, copied: dict[Tensor, Tensor]) -> None:
         """y <- p."""
-        for weight, y in self.float_weights.items():
+        for weight, y in copied.items():
             y.copy_(weight)
+        if copied is not self._float_weights:
+            self._fused.show_relaxed_weights()
 
     def _step_base(self, closure: Closure | None) -> float | None:
         if closure is None:
@@ -244,17 +296,29 @@ class BinaryRelax(Optimizer):
     @torch.no_grad()
     def _relax(self, float_weights: dict[Tensor, Tensor] | None = None) -> None:
         """p <- x, from y (or other float weights) with the current λ (eq. 11)."""
-        for weight, y in (float_weights or self.float_weights).items():
+        if float_weights is None:
+            self._fused.prepare(self._float_weights, self.quantizers)
+            self._fused.relax(self._mix)
+            float_weights = self._fused.others
+        for weight, y in float_weights.items():
             projected = self.quantizers[weight].project_finite(y)
             relax_(weight, y, projected, self._mix[weight.device])
+        drop_gathered_copies(self._sharded_modules)
+
+    def _restore(self, shards: dict[Tensor, Tensor]) -> None:
+        """p <- x of before the step; of sharded weights from their copies.
+
+        To project those again would take all processes, and this one may be the only one to fail.
+        """
+        self._relax({w: y for w, y in self._float_weights.items() if w not in shards})
+        for weight, x in shards.items():
+            weight.copy_(x)
 
     def _fill_mix(self, strength: float) -> None:
         if not strength >= 0:
             raise ValueError(f"{self.schedule!r} gave the strength {strength}: must be >= 0")
-        for device in {weight.device for weight in self.quantizers}:
-            if device not in self._mix:
-                self._mix[device] = torch.zeros((), dtype=torch.float64, device=device)
-            self._mix[device].fill_(mixing_weight(strength))
+        for mix in self._mix.values():
+            mix.fill_(mixing_weight(strength))
 
     def _description(self) -> list[dict[str, Any]]:
         """What a checkpoint must agree on, for each group, as plain data."""
@@ -272,45 +336,18 @@ class BinaryRelax(Optimizer):
             for group in self.param_groups
         ]
 
-    def _expected_shapes(self) -> dict[int, torch.Size]:
-        return {i: p.shape for i, p in enumerate(self._parameters()) if p in self.quantizers}
+    def _indexed_float_weights(self) -> dict[int, Tensor]:
+        indexed = enumerate(self._parameters())
+        return {i: self._float_weights[p] for i, p in indexed if p in self.quantizers}
 
     def __getstate__(self) -> dict[str, Any]:
-        own = ("base", "schedule", "quantizers", "names", "num_steps", "_mix", "_watch")
-        kept = {name: self.__dict__[name] for name in own}
+        own = ("base", "schedule", "quantizers", "names", "num_steps", "_mix", "_watch", "_fused")
+        kept = {
+            name: self.__dict__[name]
+            for name in (*own, "_float_weights", "_sharded", "_sharded_modules")
+        }
         return {**super().__getstate__(), **kept, "_num_projected": 0}
 
 
 def _is_capturing() -> bool:
     return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
-
-
-def _refuse_wrong_arguments(call: str, base: object, weights: object, schedule: object) -> None:
-    if not isinstance(base, Optimizer) or isinstance(base, BinaryRelax):
-        raise ValueError(
-            f"{call}(base={type(base).__name__}): base must be a torch.optim optimizer"
-        )
-    if not isinstance(schedule, Schedule):
-        raise ValueError(
-            f"{call}(schedule={schedule!r}): need a Schedule like Hard() or GeometricGrowth(...)"
-        )
-    if not weights:
-        raise ValueError(f"{call}(weights={weights!r}): need a dict from parameter to quantizer")
-
-
-def _refuse_wrong_weights(call: str, weights: object) -> None:
-    if not isinstance(weights, Mapping):
-        raise ValueError(f"{call}(weights={weights!r}): need a dict from parameter to quantizer")
-    for weight, quantizer in weights.items():
-        if not isinstance(weight, Tensor) or not isinstance(quantizer, Quantizer):
-            pair = f"{type(weight).__name__}: {quantizer!r}"
-            raise ValueError(f"{call}(weights={{{pair}}}): need parameter: quantizer")
-
-
-def _warn_of_half_precision(names: list[str]) -> None:
-    if names:
-        warnings.warn(
-            f"float weights in half precision lose small updates ({', '.join(names)}); "
-            "keep parameters in float32 and train under torch.autocast",
-            stacklevel=4,
-        )

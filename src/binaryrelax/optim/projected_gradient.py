@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from torch import Tensor
 from torch.optim import Optimizer
 
-from binaryrelax.optim.optimizer import BinaryRelax
+from binaryrelax.optim.optimizer import BinaryRelax, Closure
 from binaryrelax.optim.schedules import Hard
 from binaryrelax.quantizers import Quantizer
 
@@ -24,5 +24,8 @@ class ProjectedGradient(BinaryRelax):
     def __init__(self, base: Optimizer, weights: Mapping[Tensor, Quantizer]) -> None:
         super().__init__(base, weights, Hard())
 
-    def _load_float_weights(self) -> None:
+    def _copied(self, closure: Closure | None) -> dict[Tensor, Tensor]:
+        return self._float_weights
+
+    def _load_float_weights(self, copied: dict[Tensor, Tensor]) -> None:
         """Nothing to load: ``base`` starts from the x that the parameters hold."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from binaryrelax.quantizers.dtensors import local_part
+
 
 def mixing_weight(strength: float) -> float:
     """λ/(λ+1), how far eq. 11 goes from y (0) to its projection (1), for any λ in [0, inf]."""
@@ -24,6 +26,7 @@ def relax(y: Tensor, projected: Tensor, strength: float) -> Tensor:
 @torch.no_grad()
 def relax_(x: Tensor, y: Tensor, projected: Tensor, mix: Tensor) -> None:
     """Write eq. 11 into ``x``; ``mix`` is λ/(λ+1), a scalar that stays on the device."""
+    x, y, projected = local_part(x), local_part(y), local_part(projected)  # weight by weight
     if x.dtype in (torch.float32, torch.float64):
         torch.lerp(y, projected, mix.to(x.dtype), out=x)
     else:

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
+from binaryrelax.optim.sharding import drop_gathered_copies, sharded_modules
 from binaryrelax.quantizers import PerLayer, Quantizer
 
 _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
@@ -21,6 +22,7 @@ class SelectedWeights(dict[Tensor, Quantizer]):
     def __init__(self) -> None:
         super().__init__()
         self.names: dict[Tensor, str] = {}
+        self.sharded_modules: list[nn.Module] = []  # where fully_shard gathers these weights
 
 
 def select_weights(
@@ -34,7 +36,7 @@ def select_weights(
     names, an embedding's too, is kept.
 
     Args:
-        model: may be wrapped by DistributedDataParallel or torch.compile.
+        model: may be wrapped by DistributedDataParallel, fully_shard or torch.compile.
         quantizer: the set that each selected weight is to end in.
         keep_float: patterns (as in ``fnmatch``) of layer names to leave alone. One that matches
             a container covers its layers. The paper keeps the last layer: ``keep_float=("fc",)``.
@@ -44,6 +46,9 @@ def select_weights(
     """
     if not isinstance(quantizer, Quantizer):
         raise ValueError(f"select_weights(quantizer={quantizer!r}): need a Quantizer like Binary()")
+    selected = SelectedWeights()
+    selected.sharded_modules = sharded_modules(model)
+    drop_gathered_copies(selected.sharded_modules)  # the parameters are the shards, not the copies
     patterns = (keep_float,) if isinstance(keep_float, str) else tuple(keep_float)
     layers = [(name, m) for name, m in _named_modules(model) if isinstance(m, _LAYERS)]
     candidates = {id(layer._parameters.get("weight")) for _, layer in layers}
@@ -51,7 +56,6 @@ def select_weights(
     _refuse_unmatched(patterns, [name for name, _ in owners])
     kept = [module for name, module in owners if any(_matches(name, p) for p in patterns)]
     kept_weights = {p for module in kept for p in module._parameters.values() if p is not None}
-    selected = SelectedWeights()
     for name, layer in layers:
         if layer in kept or layer._parameters.get("weight") in kept_weights:
             continue

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from binaryrelax.quantizers.averages import power_of_two_above
+from binaryrelax.quantizers.shards import WHOLE, Shards, row_maxima, row_minima
 
 _INTEGER = {
     torch.float64: torch.int64,
@@ -27,10 +28,10 @@ def nearest_levels(a: Tensor, scale: Tensor, levels: Tensor) -> Tensor:
     return levels[index]
 
 
-def best_scale(a: Tensor, codes: Tensor) -> Tensor:
+def best_scale(a: Tensor, codes: Tensor, shards: Shards = WHOLE) -> Tensor:
     """s-update: <Q, |y|> / ||Q||^2 of each row, 0 where all codes are 0."""
-    unit = power_of_two_above(a)
-    gain, cost = (a / unit * codes).sum(1), codes.square().sum(1)
+    unit = power_of_two_above(a, shards)
+    gain, cost = shards.total((a / unit * codes).sum(1)), shards.total(codes.square().sum(1))
     return (gain / cost).nan_to_num(0.0) * unit[:, 0]
 
 
@@ -40,32 +41,35 @@ def refit(a: Tensor, levels: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
     return codes, best_scale(a, codes)
 
 
-def finish_split(rows: Tensor, codes: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+def finish_split(
+    rows: Tensor, codes: Tensor, scale: Tensor, shards: Shards = WHOLE
+) -> tuple[Tensor, Tensor]:
     """Scale and signed codes in the dtype of ``rows``."""
     levels = codes.to(rows.dtype)
-    largest = torch.finfo(rows.dtype).max / levels.amax(1).clamp_(min=1)  # keep products finite
+    top = row_maxima(levels, shards).clamp_(min=1)
+    largest = torch.finfo(rows.dtype).max / top  # keep products finite
     scale = torch.minimum(scale.to(rows.dtype), largest)
-    scale = keep_points_of_q(rows.abs(), levels, scale)
+    scale = keep_points_of_q(rows.abs(), levels, scale, shards)
     negative = (rows < 0) & (scale > 0)[:, None]  # a scale that underflowed must not write -0
     return scale, torch.where(negative & (levels > 0), -levels, levels)
 
 
-def keep_points_of_q(a: Tensor, levels: Tensor, scale: Tensor) -> Tensor:
+def keep_points_of_q(a: Tensor, levels: Tensor, scale: Tensor, shards: Shards = WHOLE) -> Tensor:
     """The scale that reproduces a row which lies in Q already, else ``scale``.
 
     Rounding scale * 3 to the weights' dtype can move the least-squares scale by an ulp, and with
     it the projection of a projection. A weight at the lowest level in use gives the scale back up
     to an ulp or two; if one of these reproduces the whole row, the row is its own projection.
     """
-    lowest = levels.masked_fill(levels == 0, torch.inf).amin(1)
+    lowest = row_minima(levels.masked_fill(levels == 0, torch.inf), shards)
     at_lowest = levels == lowest[:, None]
-    smallest = a.masked_fill(~at_lowest, torch.inf).amin(1)
-    largest = a.masked_fill(~at_lowest, 0).amax(1)
+    smallest = row_minima(a.masked_fill(~at_lowest, torch.inf), shards)
+    largest = row_maxima(a.masked_fill(~at_lowest, 0), shards)
     if a.device.type == "cpu" and not bool((smallest == largest).any()):
         return scale
     guess = (smallest / lowest).view(_INTEGER[a.dtype])  # positive floats step like their bits
-    for ulps in (2, -2, 1, -1, 0):
-        candidate = (guess + ulps).view(a.dtype)
-        is_inside = (candidate[:, None] * levels == a).all(1)
-        scale = torch.where(is_inside, candidate, scale)
+    candidates = [(guess + ulps).view(a.dtype) for ulps in (2, -2, 1, -1, 0)]
+    misses = torch.stack([(x[:, None] * levels != a).any(1) for x in candidates])
+    for candidate, misses_some in zip(candidates, shards.largest(misses), strict=True):
+        scale = torch.where(misses_some, scale, candidate)
     return scale

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from binaryrelax.quantizers.averages import magnitudes, row_means
 from binaryrelax.quantizers.quantizer import ExactQuantizer
+from binaryrelax.quantizers.shards import WHOLE, Shards
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -25,9 +26,12 @@ class Binary(ExactQuantizer):
     def split_rows(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         return split_binary(rows)
 
+    def split_shard(self, shard: Tensor, shards: Shards) -> tuple[Tensor, Tensor]:
+        return split_binary(shard, shards)
 
-def split_binary(rows: Tensor) -> tuple[Tensor, Tensor]:
+
+def split_binary(rows: Tensor, shards: Shards = WHOLE) -> tuple[Tensor, Tensor]:
     """Scale and signs of eq. 5, one scale per row. Zero goes to +1: two levels, never three."""
-    scale = row_means(magnitudes(rows)).to(rows.dtype)
+    scale = row_means(magnitudes(rows), shards).to(rows.dtype)
     negative = (rows < 0) & (scale > 0)[:, None]  # a scale that underflowed must not write -0
     return scale, torch.ones_like(rows).masked_fill_(negative, -1)

@@ -10,6 +10,7 @@ from binaryrelax.quantizers.assignment import best_scale, finish_split, nearest_
 from binaryrelax.quantizers.averages import magnitudes
 from binaryrelax.quantizers.levels import level_tensor, uniform_codebook
 from binaryrelax.quantizers.quantizer import Quantizer
+from binaryrelax.quantizers.shards import WHOLE, Shards, row_maxima
 from binaryrelax.quantizers.validation import require_whole
 
 
@@ -32,8 +33,11 @@ class OneStepLloyd(Quantizer):
         return uniform_codebook(self.bits)
 
     def split_rows(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        a = magnitudes(rows)
-        levels = level_tensor(self.codebook, rows.dtype, rows.device)
-        start = a.amax(1).double() / levels[-1]
+        return self.split_shard(rows, WHOLE)
+
+    def split_shard(self, shard: Tensor, shards: Shards) -> tuple[Tensor, Tensor]:
+        a = magnitudes(shard)
+        levels = level_tensor(self.codebook, shard.dtype, shard.device)
+        start = row_maxima(a, shards).double() / levels[-1]
         codes = nearest_levels(a, start, levels)
-        return finish_split(rows, codes, best_scale(a, codes))
+        return finish_split(shard, codes, best_scale(a, codes, shards), shards)

@@ -10,7 +10,10 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from binaryrelax.quantizers.dtensors import is_dtensor, local_part, shards_of
 from binaryrelax.quantizers.granularity import Granularity, PerLayer
+from binaryrelax.quantizers.sharded_split import split_dtensor
+from binaryrelax.quantizers.shards import Shards
 from binaryrelax.quantizers.validation import all_finite
 
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
@@ -24,7 +27,8 @@ class Quantizer(ABC):
 
     Training uses the product and packing stores the factors, so both come from one ``split``.
     A subclass states its ``codebook`` and splits rows; granularity, memory format and bad input
-    are handled here.
+    are handled here. Weights may be DTensors: the projection is that of the whole weight, and is
+    sharded as the weight is.
     """
 
     granularity: Granularity = field(default=PerLayer(), kw_only=True)
@@ -59,6 +63,15 @@ class Quantizer(ABC):
         the device: ``optimizer.step()`` calls it.
         """
 
+    def split_shard(self, shard: Tensor, shards: Shards) -> tuple[Tensor, Tensor] | None:
+        """``split_rows`` of one row, (1, n), of which this process holds a shard or nothing.
+
+        Returns:
+            The scale of the whole row and the codes of the shard; None if it takes the whole row,
+            which the caller then gathers.
+        """
+        return None
+
     def split(self, w: Tensor) -> tuple[Tensor, Tensor]:
         """The factors of the projection of ``w``.
 
@@ -86,6 +99,8 @@ class Quantizer(ABC):
         """``split`` of weights known to be finite: no check, so nothing waits for the device."""
         if w.numel() == 0:
             return w.new_zeros(()), w.clone()
+        if is_dtensor(w):
+            return split_dtensor(self, w)
         rows = self.granularity.rows(w).contiguous()  # strides must not change the order of sums
         scale, codes = self.split_rows(rows)
         codes = codes.reshape(w.shape)
@@ -106,13 +121,13 @@ class Quantizer(ABC):
         if max(self.codebook) > torch.finfo(w.dtype).max:
             raise ValueError(f"{self!r}: code {max(self.codebook):g} does not fit into {w.dtype}")
         if not all_finite(w):
-            num_bad = int(w.numel() - torch.isfinite(w).sum())
+            num_bad = int(shards_of(w).total(local_part(w).isfinite().logical_not().sum()))
             raise ValueError(
                 f"{self!r}: {num_bad} of {w.numel()} weights are NaN or infinite; "
                 "there is no nearest point"
             )
         if w.numel():
-            self.granularity.rows(w)
+            self.granularity.rows(torch.empty(w.shape, device="meta"))
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -138,5 +153,6 @@ def distance(w: Tensor, quantizer: Quantizer) -> Tensor:
 
     dist(w, Q) = ||w - proj_Q(w)||
     """
-    residual = quantizer.project(w).double() - w.double()
-    return residual.square().sum().sqrt().to(torch.promote_types(w.dtype, torch.float32))
+    residual = local_part(quantizer.project(w)).double() - local_part(w).double()
+    square = shards_of(w).total(residual.square().sum())
+    return square.sqrt().to(torch.promote_types(w.dtype, torch.float32))

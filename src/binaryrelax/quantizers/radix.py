@@ -5,7 +5,8 @@ Non-negative floats are ordered like their bit patterns. A first histogram over 
 between kept and dropped weights; those few are resolved to single float values.
 
 Everything that decides is exact: the weights of a bin share one exponent, so a float64 sum of
-them is a whole number of ulps, and the last candidates are compared as rational numbers.
+them is a whole number of ulps, and the last candidates are compared as rational numbers. Nor does
+it matter, then, how many processes share the weights: histograms and counts of values are added.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from itertools import accumulate
 
 import torch
 from torch import Tensor
+
+from binaryrelax.quantizers.shards import WHOLE, Shards
 
 LOW_BITS = 16
 NUM_BINS = 1 << 15
@@ -50,8 +53,8 @@ class Bins:
     the bin can keep.
     """
 
-    def __init__(self, a: Tensor) -> None:
-        counts, sums = _histogram(a)
+    def __init__(self, a: Tensor, shards: Shards) -> None:
+        counts, sums = (shards.total(x) for x in _histogram(a))
         self.keys = counts.nonzero().flatten().flip(0)
         self.counts, self.sums = counts[self.keys].double(), sums[self.keys]
         self.low = _floats(self.keys << LOW_BITS)
@@ -88,22 +91,23 @@ class Bins:
         return suspect.nonzero().flatten()
 
 
-def exact_ternary_cut(a: Tensor) -> tuple[float, float]:
+def exact_ternary_cut(a: Tensor, shards: Shards = WHOLE) -> tuple[float, float]:
     """Where to cut, and the mean of the weights kept: t* and s* of eq. 6.
 
     Args:
         a: magnitudes, float32, one dimension, fewer than 2^29.
+        shards: the processes that hold the rest of the weights.
 
     Returns:
         (cut, scale): the projection keeps a >= cut. For zeros alone, (inf, 0.0).
     """
-    bins = Bins(a)
+    bins = Bins(a, shards)
     if bins.exact_sums[-1] == 0:
         return float("inf"), 0.0
     best = _best_of(bins.boundary_cuts())
     keys = bins.keys[bins.suspects(_value(best))]
     if keys.numel():
-        best = _best_of([best, *_cuts_inside(*_distinct_values(a, keys), bins)])
+        best = _best_of([best, *_cuts_inside(*_values_of_all(a, keys, shards), bins)])
     return best.smallest, best.total / (best.count << UNIT)
 
 
@@ -116,6 +120,16 @@ def _histogram(a: Tensor) -> tuple[Tensor, Tensor]:
         counts += torch.bincount(keys, minlength=NUM_BINS)
         sums += torch.bincount(keys, weights=chunk.double(), minlength=NUM_BINS)
     return counts, sums
+
+
+def _values_of_all(a: Tensor, keys: Tensor, shards: Shards) -> tuple[Tensor, Tensor]:
+    """``_distinct_values`` of all shards: equal ones become one, their counts add up."""
+    patterns, counts = _distinct_values(a, keys)
+    if shards is WHOLE:
+        return patterns, counts
+    patterns, counts = shards.gathered(patterns), shards.gathered(counts)
+    distinct, place = torch.unique(patterns, return_inverse=True)
+    return distinct.flip(0), torch.zeros_like(distinct).index_add_(0, place, counts).flip(0)
 
 
 def _distinct_values(a: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:

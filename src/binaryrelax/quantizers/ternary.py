@@ -10,6 +10,7 @@ from torch import Tensor
 from binaryrelax.quantizers.averages import kept_means, magnitudes, power_of_two_above
 from binaryrelax.quantizers.quantizer import ExactQuantizer
 from binaryrelax.quantizers.radix import MOST_WEIGHTS, exact_ternary_cut
+from binaryrelax.quantizers.shards import WHOLE, Shards
 from binaryrelax.quantizers.sweep import first_best, running_sums
 
 SORT_BELOW = 1 << 17  # weights; under this, sorting is faster than histograms
@@ -21,8 +22,8 @@ class Ternary(ExactQuantizer):
 
     t* = argmax_t ||y_[t]||_1^2 / t,   s* = ||y_[t*]||_1 / t*,   Q* = sign(y_[t*])      (eq. 6)
 
-    where y_[t] keeps the t largest magnitudes. Many short rows are sorted in one batch; one
-    long row on the CPU is searched through histograms of its bits, exactly and without a sort.
+    where y_[t] keeps the t largest magnitudes. Short rows are sorted in one batch; a long row
+    on the CPU is searched through histograms of its bits, exactly and without a sort.
     """
 
     @property
@@ -32,24 +33,29 @@ class Ternary(ExactQuantizer):
     def split_rows(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         return split_ternary(rows)
 
+    def split_shard(self, shard: Tensor, shards: Shards) -> tuple[Tensor, Tensor] | None:
+        a = magnitudes(shard)
+        return _split_by_radix_search(shard, a, shards) if _suits_radix_search(a, shards) else None
+
 
 def split_ternary(rows: Tensor) -> tuple[Tensor, Tensor]:
     """Scale and codes of eq. 6, one scale per row."""
     a = magnitudes(rows)
-    if _suits_radix_search(a):
-        cut, mean = exact_ternary_cut(a[0])
-        kept = a >= cut
-        scale = rows.new_full((1,), mean)
-    else:
-        kept = _kept_by_sorting(a)
-        scale = kept_means(a, kept).to(rows.dtype)
-    return scale, rows.sign().masked_fill_(~kept, 0)
+    if _suits_radix_search(a, WHOLE):
+        return _split_by_radix_search(rows, a, WHOLE)
+    kept = _kept_by_sorting(a)
+    return kept_means(a, kept).to(rows.dtype), rows.sign().masked_fill_(~kept, 0)
 
 
-def _suits_radix_search(a: Tensor) -> bool:
-    num_rows, num_weights = a.shape
+def _suits_radix_search(a: Tensor, shards: Shards) -> bool:
     is_plain = a.device.type == "cpu" and a.dtype == torch.float32
-    return is_plain and num_rows == 1 and SORT_BELOW <= num_weights < MOST_WEIGHTS
+    return is_plain and SORT_BELOW <= shards.num_weights(a) < MOST_WEIGHTS
+
+
+def _split_by_radix_search(rows: Tensor, a: Tensor, shards: Shards) -> tuple[Tensor, Tensor]:
+    cuts, means = zip(*(exact_ternary_cut(row, shards) for row in a), strict=True)
+    kept = a >= a.new_tensor(cuts)[:, None]
+    return rows.new_tensor(means), rows.sign().masked_fill_(~kept, 0)
 
 
 def _kept_by_sorting(a: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from binaryrelax.quantizers.averages import kept_means, magnitudes, row_means
 from binaryrelax.quantizers.quantizer import Quantizer
+from binaryrelax.quantizers.shards import WHOLE, Shards
 from binaryrelax.quantizers.validation import is_finite_number, require_number
 
 
@@ -36,10 +37,13 @@ class TernaryThreshold(Quantizer):
         return (-1.0, 0.0, 1.0)
 
     def split_rows(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        a = magnitudes(rows)
-        delta = _rounded_up(self.ratio * row_means(a), a.dtype)
+        return self.split_shard(rows, WHOLE)
+
+    def split_shard(self, shard: Tensor, shards: Shards) -> tuple[Tensor, Tensor]:
+        a = magnitudes(shard)
+        delta = _rounded_up(self.ratio * row_means(a, shards), a.dtype)
         kept = (a >= delta[:, None]) & (a > 0)
-        return kept_means(a, kept).to(rows.dtype), rows.sign().masked_fill_(~kept, 0)
+        return kept_means(a, kept, shards).to(shard.dtype), shard.sign().masked_fill_(~kept, 0)
 
 
 def _rounded_up(x: Tensor, dtype: torch.dtype) -> Tensor:

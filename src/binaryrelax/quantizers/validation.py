@@ -8,6 +8,8 @@ from numbers import Integral, Real
 import torch
 from torch import Tensor
 
+from binaryrelax.quantizers.dtensors import known_to_all, local_part
+
 
 def require_whole(call: str, name: str, value: object, *, low: int, high: float = math.inf) -> None:
     """Raise ValueError unless ``value`` is a whole number with low <= value <= high."""
@@ -35,4 +37,12 @@ def is_finite_number(value: object) -> bool:
 
 def all_finite(w: Tensor) -> bool:
     """Whether no weight is NaN or infinite: one pass, no temporary; waits for the device."""
-    return w.numel() == 0 or bool(torch.stack(torch.aminmax(w.detach())).isfinite().all())
+    return not known_to_all(has_non_finite(w), w)
+
+
+def has_non_finite(w: Tensor) -> Tensor:
+    """Whether this process holds a weight that is NaN or infinite, as a scalar on the device."""
+    here = local_part(w)
+    if here.numel() == 0:
+        return torch.zeros((), dtype=torch.bool, device=here.device)
+    return torch.stack(torch.aminmax(here)).isfinite().all().logical_not()
