@@ -1,0 +1,188 @@
+"""Relaxation of many weights in a handful of launches, without waiting for the device.
+
+The fast twin of ``Quantizer.project`` and ``relax_`` for Binary, TernaryThreshold and exact
+Ternary in float32, with one scale per layer or per channel.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from binaryrelax.kernels.launch import Launch
+from binaryrelax.kernels.means import sum_magnitudes
+from binaryrelax.kernels.rows import Pair, RowTable, has_row_layout
+from binaryrelax.kernels.ternary_search import (
+    DEPTH,
+    NUM_SUMS,
+    search_around_guess,
+    search_narrowly,
+)
+from binaryrelax.kernels.writing import write_relaxed
+from binaryrelax.quantizers import Binary, Quantizer, Ternary, TernaryThreshold
+
+LOG_BINS, LOG_BINS_OF_SHORT_ROWS = 11, 8  # bins of a row, as a power of two
+NARROW_LAUNCHES = 3  # two are enough nearly always
+MOST_IN_BINS = 1 << 25  # weights of a row: more could overflow a bin
+# Edges around the guess of a ternary cut, in units of it, outside of the bins.
+COARSE_RATIOS = (0.8, 1.35, 2.3, 5.0)
+FIRST_GUESS = 0.77  # of the mean magnitude: where the cut of normal weights lies
+
+
+def is_fusible(x: Tensor, y: Tensor, quantizer: Quantizer) -> bool:
+    """Whether the kernels can do this weight; others take the reference."""
+    known = type(quantizer) in (Binary, TernaryThreshold, Ternary)
+    if isinstance(quantizer, Ternary) and y.numel() > MOST_IN_BINS:
+        return False
+    plain = x.dtype == y.dtype == torch.float32 and type(y) is Tensor
+    return known and plain and has_row_layout(x, y, quantizer.granularity)
+
+
+class FusedRelaxation:
+    """Writes x from y for all weights of one quantizer.
+
+    Args:
+        quantizer: its granularity is that of all weights.
+        pairs: the weights (x, y), each with ``is_fusible``.
+        not_finite: flags on the device, raised for weights that are NaN or infinite.
+        places: which of the flags belongs to each weight; in order, if not given.
+    """
+
+    def __init__(
+        self,
+        quantizer: Quantizer,
+        pairs: list[tuple[Tensor, Tensor]],
+        not_finite: Tensor | None = None,
+        places: list[int] | None = None,
+    ) -> None:
+        self.quantizer = quantizer
+        self.rows = RowTable(
+            [Pair(x, y, quantizer.granularity) for x, y in pairs],
+            list(range(len(pairs))) if places is None else places,
+        )
+        if not_finite is None:
+            not_finite = self.rows.zeros(len(pairs), torch.bool)
+        self.not_finite = not_finite
+        self._scales = _Scales(self.rows)
+        self._scaling = self._find_scales()
+        self._mix: Tensor | None = None
+
+    def is_current(self) -> bool:
+        """Whether the weights still lie in the memory that was given."""
+        return self.rows.is_current()
+
+    def __call__(self, mix: Tensor) -> None:
+        """Write x = y + mix * (proj_Q(y) - y)      (eq. 11); ``mix`` is a float64 on the device."""
+        if mix is not self._mix:
+            self._mix, self._writing = mix, self._write(mix)
+        for launch in self._scaling:
+            launch()
+        self._writing()
+
+    def _find_scales(self) -> list[Launch]:
+        """What leads from the weights to the sum and number of those that each row keeps."""
+        scales = self._scales
+        if isinstance(self.quantizer, Ternary):
+            return _TernarySearch(self.rows, scales).launches()
+        if isinstance(self.quantizer, TernaryThreshold):
+            return [
+                _sum_launch(self.rows, scales, scales.sums, scales.sum_counts),
+                _sum_launch(self.rows, scales, scales.totals, scales.counts, self.quantizer.ratio),
+            ]
+        scales.totals, scales.counts = scales.sums, scales.sum_counts
+        return [_sum_launch(self.rows, scales, scales.sums, scales.sum_counts)]
+
+    def _write(self, mix: Tensor) -> Launch:
+        rows, scales = self.rows, self._scales
+        return Launch(
+            write_relaxed,
+            rows.num_chunks,
+            (rows.x, *rows.table, rows.place_of_row, scales.sums, scales.totals, scales.counts,
+             scales.cuts, mix, self.not_finite),
+            BINARY=isinstance(self.quantizer, Binary),
+            **rows.constants,
+        )  # fmt: skip
+
+
+class _Scales:
+    """What is known of each row: the sum of all magnitudes, and of those that it keeps."""
+
+    def __init__(self, rows: RowTable) -> None:
+        self.sums = rows.zeros(rows.num_rows, torch.float64)
+        self.sum_counts = rows.zeros(rows.num_rows, torch.int32)
+        self.totals = rows.zeros(rows.num_rows, torch.float64)
+        self.counts = rows.zeros(rows.num_rows, torch.int32)
+        self.cuts = rows.zeros(rows.num_rows, torch.int32)
+        self.partial_totals = rows.zeros(rows.num_chunks, torch.float64)
+        self.partial_counts = rows.zeros(rows.num_chunks, torch.int32)
+
+
+def _sum_launch(
+    rows: RowTable, scales: _Scales, totals: Tensor, counts: Tensor, above: float = 0.0
+) -> Launch:
+    """The sums of all magnitudes, or of those >= above * mean."""
+    return Launch(
+        sum_magnitudes,
+        rows.num_chunks,
+        (*rows.table, rows.arrived, scales.sums, scales.partial_totals, scales.partial_counts,
+         totals, counts, scales.cuts),
+        ABOVE=above,
+        **rows.constants,
+    )  # fmt: skip
+
+
+class _TernarySearch:
+    """The launches of ``ternary_search``, and what they know of each row in between."""
+
+    def __init__(self, rows: RowTable, scales: _Scales) -> None:
+        self.rows, self.scales = rows, scales
+        self.has_short_rows = rows.num_chunks == rows.num_rows > NARROW_LAUNCHES
+        self.log_bins = LOG_BINS_OF_SHORT_ROWS if self.has_short_rows else LOG_BINS
+        self.ratios = torch.tensor(COARSE_RATIOS, dtype=torch.float64).to(rows.device)
+        self.bins = rows.zeros(rows.num_rows << self.log_bins, torch.int64)
+        self.bin_counts = rows.zeros(rows.num_rows << self.log_bins, torch.int64)
+        num_sums, num_waiting = int(NUM_SUMS), rows.num_rows * int(DEPTH)
+        self.partial = (
+            rows.zeros(rows.num_chunks * num_sums, torch.float64),
+            rows.zeros(rows.num_chunks * num_sums, torch.int32),
+            rows.zeros(rows.num_chunks, torch.int32),
+        )
+        self.edges = (
+            rows.zeros(rows.num_rows * num_sums, torch.int32),
+            rows.zeros(rows.num_rows * num_sums, torch.float64),
+            rows.zeros(rows.num_rows * num_sums, torch.int32),
+        )
+        self.best = (
+            rows.zeros(rows.num_rows, torch.float64), scales.totals, scales.counts, scales.cuts,
+        )  # fmt: skip
+        self.waiting = (
+            rows.zeros(rows.num_rows, torch.int32),
+            rows.zeros(num_waiting, torch.int32),
+            rows.zeros(num_waiting, torch.int32),
+            rows.zeros(num_waiting, torch.float64),
+            rows.zeros(num_waiting, torch.int32),
+        )
+        _sum_launch(rows, scales, scales.totals, scales.counts)()
+        scales.totals *= 2 * FIRST_GUESS  # as if it were the scale of a step before
+
+    def launches(self) -> list[Launch]:
+        """The search, from the guess to the exact cuts."""
+        around = (self.rows.arrived, self.ratios, self.bins, *self.partial, *self.edges,
+                  self.scales.sums, *self.best, *self.waiting)  # fmt: skip
+        narrowly = (self.rows.arrived, self.bins, self.bin_counts, *self.best, *self.waiting)
+        # Where one program has a row for itself, it need not wait for others in between.
+        count = 1 if self.has_short_rows else NARROW_LAUNCHES
+        return [
+            self._launch(search_around_guess, around),
+            *(
+                self._launch(search_narrowly, narrowly, UNTIL_DONE=number == count - 1)
+                for number in range(count)
+            ),
+        ]
+
+    def _launch(self, kernel: object, arguments: tuple[Tensor, ...], **constants: bool) -> Launch:
+        rows = self.rows
+        return Launch(
+            kernel, rows.num_chunks, (*rows.table, *arguments),
+            **constants, LOG_BINS=self.log_bins, **rows.constants,
+        )  # fmt: skip

@@ -1,0 +1,42 @@
+"""Launching a kernel again and again with the same arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+NUM_WARPS = 4
+
+
+class Launch:
+    """A kernel, its arguments and the number of its programs.
+
+    Triton examines all arguments at each call, which takes longer than the kernels themselves.
+    Here they never change, so that is left to the first call.
+
+    Args:
+        kernel: a function made by ``triton.jit``.
+        num_programs: programs to start.
+        arguments: tensors, in the order of the kernel's parameters.
+        constants: its ``tl.constexpr`` parameters.
+    """
+
+    def __init__(
+        self, kernel: Any, num_programs: int, arguments: tuple[Any, ...], **constants: Any
+    ) -> None:
+        # Fusion is chosen, not left open: from 3.9 on, Triton warns where it is.
+        self._first: Callable[[], Any] = lambda: kernel[(num_programs,)](
+            *arguments, **constants, num_warps=NUM_WARPS, enable_fp_fusion=True
+        )
+        self._grid = (num_programs, 1, 1)
+        names = kernel.arg_names[len(arguments) :]
+        self._arguments = (*arguments, *(constants[name] for name in names))
+        self._again: Callable[..., Any] | None = None
+
+    def __call__(self) -> None:
+        if self._again is None:
+            compiled = self._first()
+            if hasattr(compiled, "packed_metadata"):  # not under the interpreter
+                self._again = compiled[self._grid]
+        else:
+            self._again(*self._arguments)
