@@ -1,13 +1,13 @@
 """The command line: parses, calls the lab, prints."""
 
+import json
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
-from types import FrameType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -15,9 +15,15 @@ from rich.console import Console
 from rich.table import Table
 
 import binaryrelax
-from binaryrelax.lab.demo import demo_recipes, finished_runs, run_demo
-from binaryrelax.lab.progress import LiveProgress, PlainProgress
-from binaryrelax.lab.recipes import Recipe, demo_float
+from binaryrelax.lab.campaign import Campaign, Deadline
+from binaryrelax.lab.data import load_dataset
+from binaryrelax.lab.demo import demo_recipes, write_demo_report
+from binaryrelax.lab.engine import Machine, RunOptions, this_machine, write_json
+from binaryrelax.lab.jobs import job_with_ancestor, jobs_of, prepare_folder
+from binaryrelax.lab.recipes import ALL_RECIPES, demo_float, describe_recipes, find_recipe
+from binaryrelax.lab.showing import Showing, show_campaign, summary_line
+from binaryrelax.lab.stopping import Stopped, stop_wishes
+from binaryrelax.lab.transfer import export_files, import_files
 
 app = typer.Typer(
     name="binaryrelax",
@@ -32,14 +38,21 @@ app = typer.Typer(
 DebugOption = Annotated[
     bool, typer.Option("--debug", help="On an error, show where it happened (a traceback).")
 ]
-
-
-class Stopped(BaseException):
-    """A signal asked the command to end; not an `Exception`, so that nothing takes it for one."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(f"stopped by signal {number}")
-        self.number = number
+SeedOption = Annotated[
+    int, typer.Option(min=0, max=2**32 - 1, help="Everything random follows from it.")
+]
+DataOption = Annotated[
+    Path | None, typer.Option(help="The folder or archive with the images; ./data if not given.")
+]
+DownloadOption = Annotated[
+    bool, typer.Option("--download", help="Fetch CIFAR into that folder if it is not there.")
+]
+PrecisionOption = Annotated[
+    str | None, typer.Option(help="bf16 or fp32; bf16 on a GPU, fp32 on a CPU if not given.")
+]
+DeterministicOption = Annotated[
+    bool, typer.Option("--deterministic", help="The same bits in every run on the same GPU.")
+]
 
 
 def run() -> int:
@@ -79,15 +92,13 @@ def demo(
     out: Annotated[Path, typer.Option(help="The folder for results, page and picture.")] = Path(
         "demo"
     ),
-    seed: Annotated[
-        int, typer.Option(min=0, max=2**32 - 1, help="Everything random follows from it.")
-    ] = 0,
+    seed: SeedOption = 0,
     epochs: Annotated[
         int | None,
         typer.Option(min=1, help=f"Epochs of each network, instead of {demo_float().epochs}."),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Keep networks that are finished already.")
+        bool, typer.Option("--resume", help="Keep what is finished and go on from checkpoints.")
     ] = False,
     debug: DebugOption = False,
 ) -> None:
@@ -109,41 +120,245 @@ def demo(
     console = Console()
     with _one_line_errors(debug or context.obj):
         recipes = demo_recipes(epochs)
-        try:
-            with _signals_raise():
-                _train_and_report(console, out, recipes, seed=seed, resume=resume)
-        except Stopped as stop:
-            _say_what_was_kept(console, out, recipes, _repeat(out, seed, epochs))
-            raise typer.Exit(128 + stop.number) from None
-
-
-def _train_and_report(
-    console: Console, out: Path, recipes: list[Recipe], *, seed: int, resume: bool
-) -> None:
-    """Trains the networks, writes the report, and says what there is to see."""
-    if resume and not finished_runs(out, recipes):
-        _say(console, f"Nothing is finished in {out} yet: starting afresh.")
-    display = LiveProgress if console.is_terminal else PlainProgress
-    with display(console, recipes) as listener:
-        run_demo(out, recipes, seed=seed, resume=resume, listener=listener)
-    from binaryrelax.lab.report import (  # not before it is needed: matplotlib loads slowly
-        load_run,
-        write_page,
-        write_picture,
-    )
-
-    runs = [load_run(out / recipe.name) for recipe in recipes]
-    page, picture = out / "report.html", out / "picture.png"
-    write_page(page, runs)
-    write_picture(picture, runs)
+        length = "" if epochs is None else f" --epochs {epochs}"
+        again = f"binaryrelax demo --out {quote(str(out))} --seed {seed}{length} --resume"
+        prepare_folder(out)
+        jobs = jobs_of(recipes, seed=seed, out=out)
+        show = Showing(console, jobs, again)
+        # On the CPU even where there is a GPU: the same bits for everybody.
+        show.training(Machine(), RunOptions(resume=resume, checkpoint_every=1))
+        runs = write_demo_report(out, recipes)
     console.print(_result_table(runs))
-    _say(console, f"\nreport    {page}  (open it in a browser: curves, weights sliding into Q)")
-    _say(console, f"picture   {picture}")
+    _say(console, f"\nreport    {out / 'report.html'}  (open it in a browser: curves, weights)")
+    _say(console, f"picture   {out / 'picture.png'}")
     _say(console, f"networks  {out}/*/final.safetensors, with their figures in result.json")
 
 
+@app.command()
+def recipes(
+    context: typer.Context,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="All settings of all recipes, as one JSON array.")
+    ] = False,
+    debug: DebugOption = False,
+) -> None:
+    """List every recipe with its numbers and the paper's figure.
+
+    Examples:
+
+        binaryrelax recipes
+
+        binaryrelax recipes --json | jq '.[] | select(.network == "resnet20")'
+    """
+    if as_json:
+        sys.stdout.write(json.dumps(describe_recipes(), indent=1, allow_nan=False) + "\n")
+        return
+    from binaryrelax.lab.recipes.listing import recipes_table
+
+    Console().print(recipes_table(ALL_RECIPES))
+
+
+@app.command()
+def train(
+    context: typer.Context,
+    recipe: Annotated[str, typer.Argument(help="A name that `binaryrelax recipes` lists.")],
+    data: DataOption = None,
+    download: DownloadOption = False,
+    out: Annotated[
+        Path | None, typer.Option(help="The run folder; runs/RECIPE/seedN if not given.")
+    ] = None,
+    init: Annotated[
+        Path | None,
+        typer.Option(help="Start from this safetensors file instead of a float ancestor."),
+    ] = None,
+    seed: SeedOption = 0,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="Scale the whole recipe; named RECIPE@N then.")
+    ] = None,
+    precision: PrecisionOption = None,
+    deterministic: DeterministicOption = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the newest checkpoint in the run folder.")
+    ] = False,
+    checkpoint_every: Annotated[int, typer.Option(min=1, help="Epochs between checkpoints.")] = 5,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Write TensorBoard logs into the run folder.")
+    ] = False,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Change a setting: key=value; named RECIPE+key=value then."),
+    ] = None,
+    debug: DebugOption = False,
+) -> None:
+    """Train one recipe. A quantized one trains its float ancestor first, inside the run folder.
+
+    Under torchrun all processes share each batch. SIGINT and SIGTERM end with a checkpoint.
+
+    Examples:
+
+        binaryrelax train cifar10-resnet20-binary --data ~/cifar --out runs/binary
+
+        binaryrelax train cifar10-resnet20-binary --out runs/binary --resume
+
+        binaryrelax train demo-ternary --epochs 3 --set lr=0.05 --tensorboard
+
+        torchrun --nproc-per-node 4 -m binaryrelax train imagenet-resnet18-ternary
+            --data /imagenet --init resnet18.safetensors
+    """
+    with _one_line_errors(debug or context.obj):
+        chosen = find_recipe(recipe).with_settings(_settings(set_ or []))
+        chosen = chosen if epochs is None else chosen.with_epochs(epochs)
+        out = out or Path("runs") / chosen.name / f"seed{seed}"
+        prepare_folder(out)
+        jobs = job_with_ancestor(chosen, seed=seed, out=out, initial=init)
+        options = RunOptions(resume=resume, checkpoint_every=checkpoint_every)
+        with this_machine(precision=precision, deterministic=deterministic) as machine:
+            console = Console(quiet=not machine.is_first)
+            show = Showing(console, jobs, "the same command with --resume")
+            log = out if tensorboard and machine.is_first else None
+            results = show.training(machine, options, images=(data, download), log=log)
+        if results[-1]:
+            _say(console, summary_line(results[-1]["summary"]))
+            _say(console, f"files     {out}/ (result.json, final.safetensors)")
+
+
+@app.command()
+def campaign(
+    context: typer.Context,
+    table: Annotated[str, typer.Argument(help="cifar10, cifar100, imagenet, cifar10-plus, ...")],
+    data: DataOption = None,
+    download: DownloadOption = False,
+    out: Annotated[Path, typer.Option(help="The folder for runs/ and results/.")] = Path(
+        "campaign"
+    ),
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="Recipes by pattern; may be repeated. Their ancestors come along."),
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Seeds of each cell, from 0 on.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Networks trained side by side.")] = 1,
+    minutes: Annotated[
+        float | None, typer.Option(min=0, help="End, with checkpoints, inside this time.")
+    ] = None,
+    import_state: Annotated[
+        Path | None, typer.Option(help="First take over a state that was exported elsewhere.")
+    ] = None,
+    export_state: Annotated[
+        Path | None, typer.Option(help="At the end write the state here, in files of 15 MiB.")
+    ] = None,
+    precision: PrecisionOption = None,
+    deterministic: DeterministicOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Train the missing cells of a table, several networks side by side, float ancestors first.
+
+    It goes on from its checkpoints and skips what is finished: repeat the command until all is
+    done.
+
+    Examples:
+
+        binaryrelax campaign cifar10 --jobs 4 --minutes 9
+
+        binaryrelax campaign cifar10-plus --only '*resnet20*' --seeds 3 --jobs 4
+
+        binaryrelax campaign cifar10 --minutes 9 --import-state old --export-state new
+    """
+    console = Console()
+    with _one_line_errors(debug or context.obj):
+        prepare_folder(out)
+        plan = Campaign(table=table, out=out, only=tuple(only or ("*",)), num_seeds=seeds)
+        with stop_wishes() as wish:
+            deadline = Deadline(minutes, wish)
+            if import_state is not None:
+                _say(console, f"{len(import_files(import_state, out))} files taken over")
+            num_missing = len(plan.missing())
+            _say(console, f"{num_missing} of {len(plan.jobs())} runs are to be done")
+            if num_missing:
+                images = load_dataset(plan.dataset, data=data, download=download)
+                with this_machine(precision=precision, deterministic=deterministic) as machine:
+                    show_campaign(console, plan, images, machine, jobs, deadline)
+            if export_state is not None:
+                parts = export_files(out, plan.state_files(), export_state)
+                _say(console, f"state     {export_state} ({len(parts)} parts)")
+        _say(console, f"results   {out / 'results'}")
+        if wish():
+            raise typer.Exit(wish.exit_status)
+
+
+@app.command()
+def report(
+    context: typer.Context,
+    folder: Annotated[Path, typer.Argument(help="Where result files are, at any depth.")],
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+    debug: DebugOption = False,
+) -> None:
+    """Write the paper's tables and curves beside ours as one self-contained page.
+
+    Examples:
+
+        binaryrelax report results --out report.html
+
+        binaryrelax report campaign/results
+    """
+    from binaryrelax.lab.report import write_report
+
+    console = Console()
+    with _one_line_errors(debug or context.obj):
+        summary = write_report(folder, out)
+        for note in summary.notes:
+            _say(console, f"note: {note}")
+        _say(console, f"{summary.num_runs} runs of {summary.num_recipes} recipes in {out}")
+
+
+@app.command()
+def bench(
+    context: typer.Context,
+    what: Annotated[str, typer.Argument(help="step (needs a GPU) or projection.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Where the JSON file goes; benchmarks/results/WHAT.json.")
+    ] = None,
+    debug: DebugOption = False,
+) -> None:
+    """Measure what a training step or a projection costs, side by side with others.
+
+    Examples:
+
+        binaryrelax bench step
+
+        binaryrelax bench projection --out /tmp/projection.json
+    """
+    console = Console()
+    with _one_line_errors(debug or context.obj):
+        measured = _measure(what, lambda line: _say(console, line))
+        target = out or Path("benchmarks") / "results" / f"{what}.json"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_json(target, measured)
+        _say(console, f"written to {target}")
+
+
+def _measure(what: str, say: Callable[[str], None]) -> dict[str, Any]:
+    if what == "step":
+        from binaryrelax.lab.bench.step import bench_step
+
+        return bench_step(say)
+    if what == "projection":
+        from binaryrelax.lab.bench.projection import bench_projection
+
+        return bench_projection(say)
+    raise ValueError(f"bench {what}: there are step and projection")
+
+
+def _settings(given: list[str]) -> dict[str, str]:
+    """The key=value pairs of --set."""
+    pairs = [item.partition("=") for item in given]
+    for key, equals, value in pairs:
+        if not equals or not value:
+            raise ValueError(f"--set {key}: write it as key=value, for example --set lr=0.05")
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
 def _result_table(runs: list) -> Table:
-    """The results as a table for the terminal."""
+    """The results of the demo as a table for the terminal."""
     from binaryrelax.lab.report.table import SHORT_HEADINGS, table_row
 
     start = runs[0].result["recipe"]["phase_two_epoch"] + 1
@@ -162,26 +377,13 @@ def _result_table(runs: list) -> Table:
     return table
 
 
-def _say_what_was_kept(console: Console, out: Path, recipes: list[Recipe], command: str) -> None:
-    """Two lines after an interruption: what there is, and how to go on."""
-    kept = finished_runs(out, recipes)
-    names = ", ".join(folder.name for folder in kept)
-    there = f"{len(kept)} of {len(recipes)} networks are finished and kept in {out}: {names}"
-    _say(console, f"Stopped. {there if kept else 'No network was finished, nothing was kept'}.")
-    _say(console, f"To go on: {command}")
-
-
-def _repeat(out: Path, seed: int, epochs: int | None) -> str:
-    """The command that goes on where this one was stopped."""
-    length = "" if epochs is None else f" --epochs {epochs}"
-    return f"binaryrelax demo --out {quote(str(out))} --seed {seed}{length} --resume"
-
-
 @contextmanager
 def _one_line_errors(debug: bool) -> Iterator[None]:
     """Turns exceptions into one line and exit status 1, unless a traceback is wanted."""
     try:
         yield
+    except Stopped as stop:
+        raise typer.Exit(stop.exit_status) from None
     except (ValueError, OSError) as error:
         if debug:
             raise
@@ -192,22 +394,6 @@ def _one_line_errors(debug: bool) -> Iterator[None]:
             raise
         _complain(f"{type(error).__name__}: {error}; --debug shows where".replace("\n", " "))
         raise typer.Exit(1) from None
-
-
-@contextmanager
-def _signals_raise() -> Iterator[None]:
-    """Lets SIGINT and SIGTERM raise `Stopped` inside, whatever they did before."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        signal.signal(number, signal.SIG_IGN)  # a second one must not disturb the farewell
-        raise Stopped(number)
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _say(console: Console, line: str) -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from binaryrelax.lab.demo import one_thread
-from binaryrelax.lab.engine import FINAL_NAME, train
+from binaryrelax.lab.engine import FINAL_NAME, Job, train
+from binaryrelax.lab.jobs import one_thread
 from tests.lab.tiny import METHODS, tiny_data, tiny_recipe
 
 
@@ -22,5 +22,5 @@ def tiny_runs(tmp_path_factory):
     for method in METHODS:
         recipe = tiny_recipe(method)
         initial = out / recipe.starts_from / FINAL_NAME if recipe.starts_from else None
-        train(recipe, data, seed=0, folder=out / recipe.name, initial=initial)
+        train(Job(recipe, 0, out / recipe.name, initial), data)
     return out

@@ -4,20 +4,19 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from binaryrelax.lab import demo as demo_module
-from binaryrelax.lab.demo import demo_recipes, finished_runs, run_demo
-from binaryrelax.lab.engine import FINAL_NAME, RESULT_NAME, Silent
+from binaryrelax.lab.demo import demo_recipes, write_demo_report
+from binaryrelax.lab.engine import FINAL_NAME, RESULT_NAME, Listener, Machine, RunOptions
+from binaryrelax.lab.jobs import carry_out, jobs_of
 from binaryrelax.lab.progress import Clock, LiveProgress, PlainProgress
 from tests.lab.tiny import METHODS, tiny_data, tiny_recipe
 
 
 @pytest.fixture
-def recipes(monkeypatch):
-    monkeypatch.setattr(demo_module, "load_dataset", lambda name: tiny_data())
+def recipes():
     return [tiny_recipe(method, epochs=2) for method in METHODS]
 
 
-class Counting(Silent):
+class Counting(Listener):
     """Notes which runs were trained and which were kept."""
 
     def __init__(self):
@@ -30,37 +29,60 @@ class Counting(Silent):
         self.kept.append(result["recipe"]["method"])
 
 
+def run_demo(out, recipes, *, seed=0, resume=False, listener=None):
+    """What the command does, with a few images."""
+    return carry_out(
+        jobs_of(recipes, seed=seed, out=out),
+        tiny_data(),
+        machine=Machine(),
+        listener=listener or Listener(),
+        options=RunOptions(resume=resume, checkpoint_every=1),
+    )
+
+
 def test_demo_trains_all_five_and_a_second_time_starts_over(recipes, tmp_path):
     for _ in range(2):
         listener = Counting()
-        run_demo(tmp_path, recipes, seed=0, resume=False, listener=listener)
+        run_demo(tmp_path, recipes, listener=listener)
         assert listener.trained == list(METHODS)
-    assert len(finished_runs(tmp_path, recipes)) == 5
+    assert len(write_demo_report(tmp_path, recipes)) == 5
+    assert (tmp_path / "report.html").is_file() and (tmp_path / "picture.png").is_file()
+
+
+def test_demo_that_starts_over_has_no_old_results_while_it_runs(recipes, tmp_path):
+    class Looking(Listener):
+        def run_started(self, recipe, steps_per_epoch, steps_done):
+            seen.append(sorted(path.parent.name for path in tmp_path.rglob(RESULT_NAME)))
+
+    run_demo(tmp_path, recipes[:2])
+    seen = []
+    run_demo(tmp_path, recipes[:2], listener=Looking())
+    assert seen == [[], ["tiny-float"]]
 
 
 def test_resume_keeps_finished_runs(recipes, tmp_path):
-    first = run_demo(tmp_path, recipes, seed=0, resume=False, listener=Silent())
+    first = run_demo(tmp_path, recipes)
     (tmp_path / "tiny-twn" / RESULT_NAME).unlink()
     listener = Counting()
-    again = run_demo(tmp_path, recipes, seed=0, resume=True, listener=listener)
+    again = run_demo(tmp_path, recipes, resume=True, listener=listener)
     assert listener.trained == ["twn"]
     assert listener.kept == ["float", "bwn", "binary", "ternary"]
     assert [r["weights"] for r in again] == [r["weights"] for r in first]
 
 
 def test_resume_with_another_seed_trains_again(recipes, tmp_path):
-    run_demo(tmp_path, recipes, seed=0, resume=False, listener=Silent())
+    run_demo(tmp_path, recipes)
     listener = Counting()
     run_demo(tmp_path, recipes, seed=1, resume=True, listener=listener)
     assert listener.trained == list(METHODS)
 
 
 def test_resume_notices_a_changed_checkpoint(recipes, tmp_path):
-    run_demo(tmp_path, recipes, seed=0, resume=False, listener=Silent())
+    run_demo(tmp_path, recipes)
     path = tmp_path / "tiny-bwn" / FINAL_NAME
     path.write_bytes(path.read_bytes()[:-1] + b"\x01")
     listener = Counting()
-    run_demo(tmp_path, recipes, seed=0, resume=True, listener=listener)
+    run_demo(tmp_path, recipes, resume=True, listener=listener)
     assert listener.trained == ["bwn"]
 
 
@@ -73,7 +95,7 @@ def test_demo_recipes_are_the_five_methods():
 def test_progress_names_every_network(display, recipes, tmp_path):
     console = Console(file=io.StringIO(), width=100, force_terminal=display is LiveProgress)
     with display(console, recipes) as listener:
-        run_demo(tmp_path, recipes, seed=0, resume=False, listener=listener)
+        run_demo(tmp_path, recipes, listener=listener)
     text = console.file.getvalue()
     for name in ("Float", "BWN", "BinaryRelax binary", "TWN", "BinaryRelax ternary"):
         assert name in text
@@ -94,5 +116,5 @@ def test_plain_progress_stays_on_one_line_per_epoch(tmp_path, recipes):
     console = Console(file=io.StringIO(), width=40)
     only = [replace(recipes[0], epochs=3, phase_two_epoch=2)]
     with PlainProgress(console, only) as listener:
-        run_demo(tmp_path, only, seed=0, resume=False, listener=listener)
+        run_demo(tmp_path, only, listener=listener)
     assert console.file.getvalue().count("\n") == 1 + 3 + 1

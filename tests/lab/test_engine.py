@@ -10,10 +10,10 @@ from binaryrelax.lab.engine import (
     FINAL_NAME,
     HISTOGRAMS_NAME,
     RESULT_NAME,
-    Silent,
+    Job,
+    Listener,
     digest_of,
     inspect_layers,
-    is_finished,
     read_json,
     train,
     write_atomically,
@@ -41,7 +41,7 @@ def refuse_constant(name):
 @pytest.mark.parametrize("method", METHODS)
 def test_tiny_run_overfits_32_images(method, tmp_path):
     recipe = replace(tiny_recipe(method, epochs=40), flip=False)
-    result = train(recipe, tiny_data(), seed=0, folder=tmp_path)
+    result = train(Job(recipe, 0, tmp_path), tiny_data())
     assert result["epochs"][-1]["train_loss"] < 0.25
     assert result["summary"]["last"] == 100
 
@@ -50,7 +50,7 @@ def test_tiny_run_overfits_32_images(method, tmp_path):
 def test_same_seed_gives_the_same_bytes(method, tmp_path):
     recipe = tiny_recipe(method)
     for name, seed in (("first", 0), ("again", 0), ("other", 1)):
-        train(recipe, tiny_data(), seed=seed, folder=tmp_path / name)
+        train(Job(recipe, seed, tmp_path / name), tiny_data())
     digests = [digest_of(tmp_path / name / FINAL_NAME) for name in ("first", "again", "other")]
     assert digests[0] == digests[1] != digests[2]
     histograms = [(tmp_path / name / HISTOGRAMS_NAME).read_bytes() for name in ("first", "again")]
@@ -61,7 +61,7 @@ def test_training_leaves_the_global_generator_alone(tmp_path):
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
-    train(tiny_recipe("float", epochs=1), tiny_data(), seed=0, folder=tmp_path)
+    train(Job(tiny_recipe("float", epochs=1), 0, tmp_path), tiny_data())
     assert torch.equal(torch.rand(3), expected)
 
 
@@ -153,29 +153,29 @@ def test_histograms_slide_from_float_into_q(tiny_runs):
 def test_a_finished_run_is_recognised_by_recipe_seed_and_files(tiny_runs):
     recipe, folder = tiny_recipe("binary"), tiny_runs / "tiny-binary"
     initial = tiny_runs / "tiny-float" / FINAL_NAME
-    assert is_finished(folder, recipe, seed=0, initial=initial)
-    assert not is_finished(folder, recipe, seed=1, initial=initial)
-    assert not is_finished(folder, replace(recipe, lr=0.2), seed=0, initial=initial)
-    assert not is_finished(folder, recipe, seed=0, initial=folder / FINAL_NAME)
-    assert not is_finished(tiny_runs / "nothing", recipe, seed=0, initial=initial)
+    assert Job(recipe, 0, folder, initial).is_finished()
+    assert not Job(recipe, 1, folder, initial).is_finished()
+    assert not Job(replace(recipe, lr=0.2), 0, folder, initial).is_finished()
+    assert not Job(recipe, 0, folder, folder / FINAL_NAME).is_finished()
+    assert not Job(recipe, 0, tiny_runs / "nothing", initial).is_finished()
 
 
 def test_a_damaged_result_does_not_count_as_finished(tmp_path):
     recipe = tiny_recipe("float", epochs=1)
-    train(recipe, tiny_data(), seed=0, folder=tmp_path)
-    assert is_finished(tmp_path, recipe, seed=0)
+    train(Job(recipe, 0, tmp_path), tiny_data())
+    assert Job(recipe, 0, tmp_path).is_finished()
     (tmp_path / RESULT_NAME).write_text("{")
-    assert not is_finished(tmp_path, recipe, seed=0)
+    assert not Job(recipe, 0, tmp_path).is_finished()
 
 
 def test_diverging_training_is_an_error_that_names_the_recipe(tmp_path):
     recipe = replace(tiny_recipe("float"), lr=1e30)
     with pytest.raises(ValueError, match=r"tiny-float.*diverged"):
-        train(recipe, tiny_data(), seed=0, folder=tmp_path)
+        train(Job(recipe, 0, tmp_path), tiny_data())
     assert not (tmp_path / RESULT_NAME).exists()
 
 
-class Interrupting(Silent):
+class Interrupting(Listener):
     """Stops the run after an epoch, as Ctrl-C would."""
 
     def epoch_finished(self, record):
@@ -184,10 +184,10 @@ class Interrupting(Silent):
 
 def test_an_interrupted_run_leaves_nothing_that_looks_finished(tmp_path):
     recipe = tiny_recipe("binary")
-    train(recipe, tiny_data(), seed=0, folder=tmp_path)
+    train(Job(recipe, 0, tmp_path), tiny_data())
     with pytest.raises(KeyboardInterrupt):
-        train(recipe, tiny_data(), seed=0, folder=tmp_path, listener=Interrupting())
-    assert not is_finished(tmp_path, recipe, seed=0)
+        train(Job(recipe, 0, tmp_path), tiny_data(), listener=Interrupting())
+    assert not Job(recipe, 0, tmp_path).is_finished()
 
 
 def test_a_failed_write_keeps_the_old_file_and_no_rubbish(tmp_path):

@@ -9,6 +9,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from binaryrelax.lab.engine import Listener
 from binaryrelax.lab.recipes import METHOD_NAMES, Recipe
 
 
@@ -34,7 +35,7 @@ class Clock:
         self._epochs_timed += epochs
         self.epochs_done += epochs
 
-    def skip(self, epochs: int) -> None:
+    def skip(self, epochs: float) -> None:
         """These epochs need not be trained."""
         self.epochs_done += epochs
 
@@ -52,14 +53,43 @@ class Clock:
         return f"{seconds // 60}:{seconds % 60:02d}"
 
 
-class PlainProgress:
+class _Watching(Listener):
+    """Keeps count of the running network for both displays."""
+
+    def __init__(self, recipes: list[Recipe]) -> None:
+        self.recipes = recipes
+        self.clock = Clock(sum(recipe.epochs for recipe in recipes))
+        self.running: Recipe | None = None
+        self.steps_done, self.steps_per_epoch = 0, 1
+        self.images_per_second: float | None = None
+
+    def run_started(self, recipe: Recipe, steps_per_epoch: int, steps_done: int) -> None:
+        """A network's turn has come."""
+        self.steps_done, self.steps_per_epoch = steps_done, steps_per_epoch
+        self.running = recipe  # last: a display may draw from a thread of its own
+        self.clock.skip(steps_done / steps_per_epoch)
+        self.clock.start()
+        self._epoch_began, self._steps_before = time.perf_counter(), steps_done
+
+    def step_finished(self) -> None:
+        """Only counts."""
+        self.steps_done += 1
+        self.clock.advance(1 / self.steps_per_epoch)
+
+    def epoch_finished(self, record: dict[str, Any]) -> None:
+        """Measures the speed."""
+        now, steps = time.perf_counter(), self.steps_done - self._steps_before
+        self.images_per_second = steps * self.running.batch_size / (now - self._epoch_began)
+        self._epoch_began, self._steps_before = now, self.steps_done
+
+
+class PlainProgress(_Watching):
     """One line for the beginning and the end of a run and for each epoch: for files and pipes."""
 
     def __init__(self, console: Console, recipes: list[Recipe]) -> None:
+        super().__init__(recipes)
         self.console = console
-        self.num_runs = len(recipes)
         self.runs_begun = 0
-        self.clock = Clock(sum(recipe.epochs for recipe in recipes))
 
     def __enter__(self) -> "PlainProgress":
         return self
@@ -67,52 +97,50 @@ class PlainProgress:
     def __exit__(self, *exception: object) -> None:
         """Nothing to tidy up."""
 
-    def run_started(self, recipe: Recipe, steps_per_epoch: int) -> None:
-        """Says which run begins."""
+    def run_started(self, recipe: Recipe, steps_per_epoch: int, steps_done: int) -> None:
+        """Says which run begins, and where."""
+        super().run_started(recipe, steps_per_epoch, steps_done)
         self.runs_begun += 1
-        self.recipe, self.steps_per_epoch = recipe, steps_per_epoch
-        self.clock.start()
-        self._say(f"{self._position()} {recipe.name}: {METHOD_NAMES[recipe.method]}")
-
-    def step_finished(self) -> None:
-        """Only counts."""
-        self.clock.advance(1 / self.steps_per_epoch)
+        resumed = f", resumed at epoch {steps_done / steps_per_epoch:.4g}" if steps_done else ""
+        self.note(f"{self._position()} {recipe.name}: {METHOD_NAMES[recipe.method]}{resumed}")
 
     def epoch_finished(self, record: dict[str, Any]) -> None:
         """Says what the epoch has brought."""
-        self._say(
-            f"  epoch {record['epoch'] + 1}/{self.recipe.epochs}{describe_phase(record)}"
-            f"  loss {record['train_loss']:.3f}  accuracy {record['accuracy']:.2f} %"
-            f"  time left {self.clock.time_left()}"
+        super().epoch_finished(record)
+        self.note(
+            f"  epoch {record['epoch'] + 1}/{self.running.epochs}{describe_phase(record)}"
+            f"  lr {record['lr']:.3g}  loss {record['train_loss']:.3f}"
+            f"  accuracy {record['accuracy']:.2f} %"
+            f"  {self.images_per_second:,.0f} images/s  time left {self.clock.time_left()}"
         )
 
     def run_finished(self, result: dict[str, Any]) -> None:
         """Says how the run has ended."""
-        self._say(f"  done in {result['seconds']:.0f} s: {result['summary']['last']:.2f} %")
+        if result:
+            self.note(f"  done in {result['seconds']:.0f} s: {result['summary']['last']:.2f} %")
 
     def run_skipped(self, result: dict[str, Any]) -> None:
         """Says that there was nothing to do."""
         self.runs_begun += 1
         self.clock.skip(len(result["epochs"]))
-        self._say(f"{self._position()} {result['recipe']['name']}: finished before, kept")
+        self.note(f"{self._position()} {result['recipe']['name']}: finished before, kept")
 
-    def _position(self) -> str:
-        return f"[{self.runs_begun}/{self.num_runs}]"
-
-    def _say(self, line: str) -> None:
+    def note(self, line: str) -> None:
+        """Says it."""
         self.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
+    def _position(self) -> str:
+        return f"[{self.runs_begun}/{len(self.recipes)}]"
 
-class LiveProgress:
+
+class LiveProgress(_Watching):
     """A table that is redrawn in place: one row per network, the running one with a bar."""
 
     def __init__(self, console: Console, recipes: list[Recipe]) -> None:
-        self.recipes = recipes
-        self.clock = Clock(sum(recipe.epochs for recipe in recipes))
+        super().__init__(recipes)
         self.records: dict[str, dict[str, Any]] = {}
+        self.speeds: dict[str, float] = {}
         self.notes: dict[str, str] = {}
-        self.running: Recipe | None = None
-        self.steps_done, self.steps_per_epoch = 0, 1
         self.live = Live(get_renderable=self._draw, console=console, refresh_per_second=5)
 
     def __enter__(self) -> "LiveProgress":
@@ -123,20 +151,11 @@ class LiveProgress:
         self.running = None
         self.live.__exit__(None, None, None)
 
-    def run_started(self, recipe: Recipe, steps_per_epoch: int) -> None:
-        """A row comes to life."""
-        self.steps_done, self.steps_per_epoch = 0, steps_per_epoch
-        self.running = recipe  # last: the display draws from a thread of its own
-        self.clock.start()
-
-    def step_finished(self) -> None:
-        """The bars grow; drawing is left to the display's own thread."""
-        self.steps_done += 1
-        self.clock.advance(1 / self.steps_per_epoch)
-
     def epoch_finished(self, record: dict[str, Any]) -> None:
         """New numbers in the running row."""
+        super().epoch_finished(record)
         self.records[self.running.name] = record
+        self.speeds[self.running.name] = self.images_per_second
 
     def run_finished(self, result: dict[str, Any]) -> None:
         """The row is complete."""
@@ -150,17 +169,21 @@ class LiveProgress:
         self.notes[name] = "finished before, kept"
         self.clock.skip(len(result["epochs"]))
 
+    def note(self, line: str) -> None:
+        """Says it above the table."""
+        self.live.console.print(line, markup=False, highlight=False)
+
     def _draw(self) -> RenderableType:
         table = Table(box=None, padding=(0, 2, 0, 0))
         table.add_column("network", min_width=20)
-        for heading in ("epoch", "phase", "λ", "loss", "accuracy"):
+        for heading in ("epoch", "phase", "λ", "lr", "loss", "accuracy", "images/s"):
             table.add_column(heading, justify="right", min_width=len(heading))
-        table.add_column("", min_width=22)
+        table.add_column("", min_width=14)
         for recipe in self.recipes:
             table.add_row(*self._row(recipe), style=None if self._is_begun(recipe) else "dim")
         total = Table.grid(padding=(0, 2, 0, 0))
         total.add_row(
-            Text("all five" if len(self.recipes) == 5 else "all", style="bold"),
+            Text("in all", style="bold"),
             ProgressBar(total=1, completed=self.clock.share_done, width=40),
             f"{100 * self.clock.share_done:.0f} %",
             f"time left {self.clock.time_left()}",
@@ -174,13 +197,16 @@ class LiveProgress:
         record = self.records.get(recipe.name)
         epoch = self.steps_done // self.steps_per_epoch if recipe is self.running else 0
         done = record["epoch"] + 1 if record else epoch
-        numbers = _numbers(record) if record else ["", "", "", ""]
+        numbers = _numbers(record) if record else [""] * 5
+        speed = self.speeds.get(recipe.name)
         note = self.notes.get(recipe.name, "")
         state: RenderableType = Text(note, style="green" if note.startswith("done") else "cyan")
         if recipe is self.running:
             total = recipe.epochs * self.steps_per_epoch
-            state = ProgressBar(total=total, completed=self.steps_done, width=22)
-        return [METHOD_NAMES[recipe.method], f"{done}/{recipe.epochs}", *numbers, state]
+            state = ProgressBar(total=total, completed=self.steps_done, width=14)
+        name = METHOD_NAMES[recipe.method] if len(self.recipes) == 5 else recipe.name
+        shown_speed = f"{speed:,.0f}" if speed else ""
+        return [name, f"{done}/{recipe.epochs}", *numbers, shown_speed, state]
 
 
 def describe_phase(record: dict[str, Any]) -> str:
@@ -198,10 +224,11 @@ def describe_strength(strength: float | str | None) -> str:
 
 
 def _numbers(record: dict[str, Any]) -> list[str]:
-    """Phase, λ, loss and accuracy of a record, as text."""
+    """Phase, λ, learning rate, loss and accuracy of a record, as text."""
     return [
         "-" if record["phase"] is None else "I" * record["phase"],
         describe_strength(record["strength"]),
+        f"{record['lr']:.3g}",
         f"{record['train_loss']:.3f}",
         f"{record['accuracy']:.2f} %",
     ]

@@ -7,7 +7,14 @@ from binaryrelax.lab.engine.files import (
     digest_of as digest_of,
     read_json as read_json,
     write_atomically as write_atomically,
+    write_json as write_json,
 )
 from binaryrelax.lab.engine.inspection import inspect_layers as inspect_layers
-from binaryrelax.lab.engine.listener import Listener as Listener, Silent as Silent
-from binaryrelax.lab.engine.run import is_finished as is_finished, train as train
+from binaryrelax.lab.engine.listener import Listener as Listener, Several as Several
+from binaryrelax.lab.engine.machine import Machine as Machine, this_machine as this_machine
+from binaryrelax.lab.engine.run import (
+    Job as Job,
+    RunOptions as RunOptions,
+    RunStopped as RunStopped,
+    train as train,
+)

@@ -9,19 +9,23 @@ import numpy
 import torch
 
 import binaryrelax
+from binaryrelax.lab.engine.machine import Machine
 
 
-def describe_environment(device: torch.device) -> dict[str, str | int | None]:
+def describe_environment(machine: Machine) -> dict[str, str | int | bool | None]:
     """What has to be known to repeat a run."""
-    on_gpu = device.type == "cuda"
+    device = torch.cuda.get_device_name(machine.device) if machine.is_gpu else platform.machine()
     return {
         "binaryrelax": binaryrelax.__version__,
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": numpy.__version__,
         "platform": f"{platform.system()} {platform.machine()}",
-        "device": torch.cuda.get_device_name(device) if on_gpu else platform.machine(),
+        "device": device,
         "threads": torch.get_num_threads(),
+        "processes": machine.share.world_size,
+        "precision": machine.precision,
+        "deterministic": machine.deterministic,
         "git_commit": git_commit(Path(binaryrelax.__file__)),
     }
 

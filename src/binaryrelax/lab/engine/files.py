@@ -25,6 +25,13 @@ def write_atomically(path: Path, content: bytes) -> None:
             os.fsync(file.fileno())
         os.chmod(temporary, 0o666 & ~_umask())  # mkstemp lets nobody else read
         os.replace(temporary, path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        Path(temporary).unlink(missing_ok=True)
+        raise OSError(
+            f"{path} cannot be written ({error.strerror or error}); what was there before is "
+            "intact: make room, then go on with --resume"
+        ) from error
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
@@ -54,6 +61,15 @@ def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
 def digest_of(path: Path) -> str:
     """The SHA-256 of a file, in hexadecimal."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _sync_folder(folder: Path) -> None:
+    """Lets the new name of a file survive a power cut, as its content does."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _umask() -> int:

@@ -1,15 +1,15 @@
 """Who hears about the progress of a run."""
 
-from typing import Any, Protocol
+from typing import Any
 
 from binaryrelax.lab.recipes import Recipe
 
 
-class Listener(Protocol):
-    """What the engine tells while it trains; it prints nothing itself."""
+class Listener:
+    """What the engine tells while it trains; it prints nothing itself. This one says nothing."""
 
-    def run_started(self, recipe: Recipe, steps_per_epoch: int) -> None:
-        """Training begins."""
+    def run_started(self, recipe: Recipe, steps_per_epoch: int, steps_done: int) -> None:
+        """Training begins, or goes on after `steps_done` steps."""
 
     def step_finished(self) -> None:
         """One more step is done. Called often: must be cheap and must not read the device."""
@@ -23,21 +23,36 @@ class Listener(Protocol):
     def run_skipped(self, result: dict[str, Any]) -> None:
         """The run had been finished before; `result` is what ``result.json`` holds."""
 
+    def note(self, line: str) -> None:
+        """Something that the user should know, in one line."""
 
-class Silent:
-    """A listener that hears and says nothing."""
 
-    def run_started(self, recipe: Recipe, steps_per_epoch: int) -> None:
-        """Nothing."""
+class Several(Listener):
+    """Tells several listeners."""
+
+    def __init__(self, *listeners: Listener) -> None:
+        self.listeners = listeners
+
+    def run_started(self, recipe: Recipe, steps_per_epoch: int, steps_done: int) -> None:
+        for listener in self.listeners:
+            listener.run_started(recipe, steps_per_epoch, steps_done)
 
     def step_finished(self) -> None:
-        """Nothing."""
+        for listener in self.listeners:
+            listener.step_finished()
 
     def epoch_finished(self, record: dict[str, Any]) -> None:
-        """Nothing."""
+        for listener in self.listeners:
+            listener.epoch_finished(record)
 
     def run_finished(self, result: dict[str, Any]) -> None:
-        """Nothing."""
+        for listener in self.listeners:
+            listener.run_finished(result)
 
     def run_skipped(self, result: dict[str, Any]) -> None:
-        """Nothing."""
+        for listener in self.listeners:
+            listener.run_skipped(result)
+
+    def note(self, line: str) -> None:
+        for listener in self.listeners:
+            listener.note(line)

@@ -1,14 +1,19 @@
 """One training run, from a recipe to a folder with its evidence."""
 
 import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import torch
 from safetensors.torch import load_file
-from torch import Tensor
+from torch import Tensor, distributed
 
-from binaryrelax.lab.data import ImageSet
+from binaryrelax.lab.data import ImageSource
+from binaryrelax.lab.engine.checkpoint import forget_checkpoints, load_newest, save_checkpoint
 from binaryrelax.lab.engine.environment import describe_environment
 from binaryrelax.lab.engine.files import (
     FINAL_NAME,
@@ -21,90 +26,238 @@ from binaryrelax.lab.engine.files import (
 )
 from binaryrelax.lab.engine.histograms import WeightHistograms
 from binaryrelax.lab.engine.inspection import inspect_layers, size_of_network
-from binaryrelax.lab.engine.listener import Listener, Silent
+from binaryrelax.lab.engine.listener import Listener
+from binaryrelax.lab.engine.machine import Machine
 from binaryrelax.lab.engine.trainer import Trainer
 from binaryrelax.lab.recipes import Recipe, plain
 
+STEPS_BETWEEN_AGREEMENTS = 16  # processes ask each other this often whether to stop
+
+
+class RunStopped(Exception):
+    """A run was asked to stop; what it had done is in a checkpoint."""
+
+    def __init__(self, recipe: Recipe, epochs_done: float) -> None:
+        super().__init__(f"{recipe.name} stopped after {epochs_done:.2f} of {recipe.epochs} epochs")
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to train, and where its files go.
+
+    Args:
+        recipe: every setting.
+        seed: all that is random follows from it.
+        folder: the run folder.
+        initial: the ``final.safetensors`` of the network to start from.
+    """
+
+    recipe: Recipe
+    seed: int
+    folder: Path
+    initial: Path | None = None
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What decides the result, as it stands in ``result.json``."""
+        return {
+            "recipe": plain(self.recipe),
+            "seed": self.seed,
+            "initial_checkpoint": _describe_checkpoint(self.initial),
+        }
+
+    def is_finished(self) -> bool:
+        """Whether the folder holds a complete run of this very job."""
+        try:
+            read_json(self.folder / HISTOGRAMS_NAME)
+            result = read_json(self.folder / RESULT_NAME)
+            is_this = self.identity.items() <= result.items()
+            return is_this and result["weights"]["digest"] == digest_of(self.folder / FINAL_NAME)
+        except (OSError, ValueError, LookupError, TypeError):
+            return False  # missing, damaged or something else: train it again
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """How a run is carried out; none of it changes the result.
+
+    Args:
+        resume: go on from the newest checkpoint in the folder, if there is one.
+        checkpoint_every: epochs between checkpoints.
+        should_stop: asked after each step; True ends the run with a checkpoint.
+    """
+
+    resume: bool = False
+    checkpoint_every: int = 5
+    should_stop: Callable[[], bool] = lambda: False
+
 
 def train(
-    recipe: Recipe,
-    data: ImageSet,
+    job: Job,
+    data: ImageSource,
     *,
-    seed: int,
-    folder: Path,
-    initial: Path | None = None,
+    machine: Machine | None = None,
     listener: Listener | None = None,
+    options: RunOptions | None = None,
 ) -> dict[str, Any]:
     """Trains a network and writes its run folder; returns the content of ``result.json``.
 
-    The result is written last: a folder that has it is complete.
+    The result is written last: a folder that has it is complete. An earlier run in the folder is
+    replaced, unless it is resumed.
 
     Args:
-        recipe: what to train.
+        job: what to train.
         data: what to train it on.
-        seed: all that is random follows from it.
-        folder: where the files go; an earlier run in it is replaced.
-        initial: the ``final.safetensors`` of the network to start from.
+        machine: what to train it with; a CPU if not given.
         listener: who hears of the progress.
+        options: checkpoints, resuming, stopping.
+
+    Raises:
+        RunStopped: `options.should_stop` said so.
     """
-    listener = listener or Silent()
-    started = time.perf_counter()
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / RESULT_NAME).unlink(missing_ok=True)
-    trainer = Trainer(recipe, data, seed=seed, initial=load_file(initial) if initial else None)
-    listener.run_started(recipe, trainer.steps_per_epoch)
-    epochs, histograms = _train_epochs(trainer, listener)
-    write_tensors(folder / FINAL_NAME, trainer.model.state_dict())
-    write_json(folder / HISTOGRAMS_NAME, histograms.as_json())
-    weights = _describe_weights(folder / FINAL_NAME, trainer)
-    result = {
-        "recipe": plain(recipe),
-        "seed": seed,
-        "environment": describe_environment(trainer.device),
-        "initial_checkpoint": _describe_checkpoint(initial),
-        "seconds": round(time.perf_counter() - started, 3),
-        "epochs": epochs,
-        "summary": _summary(recipe, epochs, weights),
-        "weights": weights,
-    }
-    write_json(folder / RESULT_NAME, result)
-    listener.run_finished(result)
-    return result
+    machine, listener = machine or Machine(), listener or Listener()
+    own_stream = torch.cuda.stream(torch.cuda.Stream()) if machine.is_gpu else nullcontext()
+    with machine.settings(), own_stream:
+        trainer = Trainer(
+            job.recipe,
+            data,
+            seed=job.seed,
+            machine=machine,
+            initial=load_network(job.initial, job.recipe) if job.initial else None,
+            note=listener.note,
+        )
+        return _Run(job, listener, options or RunOptions()).carry_out(trainer)
 
 
-def is_finished(folder: Path, recipe: Recipe, *, seed: int, initial: Path | None = None) -> bool:
-    """Whether `folder` holds a complete run of this recipe, seed and beginning."""
-    expected = {
-        "recipe": plain(recipe),
-        "seed": seed,
-        "initial_checkpoint": _describe_checkpoint(initial),
-    }
+def load_network(path: Path, recipe: Recipe) -> dict[str, Tensor]:
+    """The tensors of a safetensors file; a `ValueError` that names the file if it is not one."""
     try:
-        read_json(folder / HISTOGRAMS_NAME)
-        result = read_json(folder / RESULT_NAME)
-        digest = result["weights"]["digest"]
-        return expected.items() <= result.items() and digest == digest_of(folder / FINAL_NAME)
-    except (OSError, ValueError, LookupError, TypeError):
-        return False  # missing, damaged or something else: train it again
+        return load_file(path)
+    except Exception as error:  # safetensors raises an error of its own kind
+        raise ValueError(
+            f"{path}, the network that {recipe.name} starts from, cannot be read ({error}); "
+            "give a safetensors file with --init"
+        ) from error
 
 
-def _train_epochs(
-    trainer: Trainer, listener: Listener
-) -> tuple[list[dict[str, Any]], WeightHistograms]:
-    """The records of all epochs, and the histograms of the largest layer."""
+class _Run:
+    """The epochs of a run, what is recorded about them, and the files."""
+
+    def __init__(self, job: Job, listener: Listener, options: RunOptions) -> None:
+        self.recipe, self.folder, self.identity = job.recipe, job.folder, job.identity
+        self.listener, self.options = listener, options
+        self.epochs: list[dict[str, Any]] = []
+        self.seconds_before = 0.0
+        self.started = time.perf_counter()
+
+    def carry_out(self, trainer: Trainer) -> dict[str, Any]:
+        """Trains from the beginning or the newest checkpoint, and writes the results."""
+        saved = self._saved_state() if self.options.resume else None
+        if trainer.machine.is_first:
+            self._prepare_folder(keep_checkpoints=saved is not None)
+        self.histograms = _histograms_of_largest_layer(trainer)
+        trainer.start()
+        if saved is not None:
+            self._restore(trainer, saved)
+        self.listener.run_started(self.recipe, trainer.steps_per_epoch, trainer.num_steps)
+        while trainer.epoch < self.recipe.epochs:
+            self._train_epoch(trainer)
+        result = self._write_results(trainer) if trainer.machine.is_first else {}
+        self.listener.run_finished(result)
+        return result
+
+    def _train_epoch(self, trainer: Trainer) -> None:
+        for _ in trainer.steps():
+            self.listener.step_finished()
+            if self._must_stop(trainer):
+                self._save(trainer)
+                raise RunStopped(self.recipe, trainer.num_steps / trainer.steps_per_epoch)
+        record = trainer.epoch_record()
+        self.histograms.take(epoch=record["epoch"], phase=trainer.phase, strength=trainer.strength)
+        self.epochs.append(record)
+        self.listener.epoch_finished(record)
+        if trainer.epoch % self.options.checkpoint_every == 0:
+            self._save(trainer)
+
+    def _must_stop(self, trainer: Trainer) -> bool:
+        """Whether to stop before the next step; never between an epoch's last step and its record.
+
+        Processes stop together or not at all: one that stopped alone would leave the others
+        waiting for its gradients.
+        """
+        if trainer.steps_in_epoch == 0:
+            return False
+        if not trainer.machine.is_distributed:
+            return self.options.should_stop()
+        if trainer.steps_in_epoch % STEPS_BETWEEN_AGREEMENTS != 1:
+            return False
+        wish = torch.tensor(int(self.options.should_stop()), device=trainer.machine.device)
+        distributed.all_reduce(wish, distributed.ReduceOp.MAX)
+        return bool(wish)
+
+    def _save(self, trainer: Trainer) -> None:
+        content = {
+            **self.identity,
+            "epochs": self.epochs,
+            "histograms": self.histograms.snapshots,
+            "seconds": self._seconds(),
+            "trainer": trainer.state(),
+        }
+        if trainer.machine.is_first:
+            save_checkpoint(self.folder, trainer.num_steps, content)
+
+    def _saved_state(self) -> dict[str, Any] | None:
+        saved = load_newest(self.folder, self.listener.note)
+        if saved is None:
+            return None
+        for key, expected in self.identity.items():
+            if saved.get(key) != expected:
+                raise ValueError(
+                    f"the checkpoints in {self.folder} are of another run ({key} differs); "
+                    "give another --out, or leave --resume away to begin anew"
+                )
+        return saved
+
+    def _restore(self, trainer: Trainer, saved: dict[str, Any]) -> None:
+        trainer.load_state(saved["trainer"])
+        self.epochs, self.seconds_before = saved["epochs"], saved["seconds"]
+        self.histograms.snapshots = saved["histograms"]
+
+    def _prepare_folder(self, *, keep_checkpoints: bool) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / RESULT_NAME).unlink(missing_ok=True)
+        if not keep_checkpoints:
+            forget_checkpoints(self.folder)
+
+    def _write_results(self, trainer: Trainer) -> dict[str, Any]:
+        write_tensors(self.folder / FINAL_NAME, trainer.model.state_dict())
+        write_json(self.folder / HISTOGRAMS_NAME, self.histograms.as_json())
+        weights = _describe_weights(self.folder / FINAL_NAME, trainer)
+        result = {
+            "recipe": self.identity["recipe"],
+            "seed": self.identity["seed"],
+            "environment": describe_environment(trainer.machine),
+            "initial_checkpoint": self.identity["initial_checkpoint"],
+            "seconds": round(self._seconds(), 3),
+            "epochs": self.epochs,
+            "summary": _summary(self.recipe, self.epochs, weights),
+            "weights": weights,
+        }
+        write_json(self.folder / RESULT_NAME, result)
+        forget_checkpoints(self.folder)
+        return result
+
+    def _seconds(self) -> float:
+        return self.seconds_before + time.perf_counter() - self.started
+
+
+def _histograms_of_largest_layer(trainer: Trainer) -> WeightHistograms:
+    """Begins with the weights before training."""
     largest = max(trainer.weights, key=Tensor.numel)
     name, quantizer = trainer.weights.names[largest], trainer.weights[largest]
     histograms = WeightHistograms(name, largest, quantizer)
     histograms.take(epoch=None, phase=None, strength=0.0)
-    trainer.start()
-    epochs = []
-    for epoch in range(trainer.recipe.epochs):
-        train_loss = trainer.train_epoch(listener.step_finished)
-        record = trainer.epoch_record(epoch, train_loss)
-        histograms.take(epoch=epoch, phase=trainer.phase, strength=trainer.strength)
-        epochs.append(record)
-        listener.epoch_finished(record)
-    return epochs, histograms
+    return histograms
 
 
 def _describe_checkpoint(path: Path | None) -> dict[str, str] | None:
@@ -126,9 +279,11 @@ def _summary(
     """The figures that tables are made of; `in_q` is None for a float network."""
     accuracies = [record["accuracy"] for record in epochs]
     checks = [layer["in_q"] for layer in weights["layers"]]
+    top5 = [record["accuracy_top5"] for record in epochs if "accuracy_top5" in record]
     return {
         "last": accuracies[-1],
         "best_phase_two": max(accuracies[recipe.phase_two_epoch :], default=None),
         "mean_last_5": fmean(accuracies[-5:]),
+        **({"last_top5": top5[-1]} if top5 else {}),
         "in_q": None if recipe.quantizer is None else all(checks),
     }

@@ -5,16 +5,17 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 from torch.nn import functional
+from torch.nn.parallel import DistributedDataParallel
 
 from binaryrelax import Binary, BinaryRelax, Quantizer, select_weights
-from binaryrelax.lab.data import ImageSet
-from binaryrelax.lab.data.augmentation import flipped, shifted
+from binaryrelax.lab.data import EpochPlan, ImageSource
+from binaryrelax.lab.engine.capture import GraphedFunction
+from binaryrelax.lab.engine.evaluation import Evaluation
+from binaryrelax.lab.engine.machine import Machine
 from binaryrelax.lab.models import build_network
 from binaryrelax.lab.recipes import Recipe, plain
-
-TEST_BATCH = 500
 
 
 class Trainer:
@@ -22,26 +23,30 @@ class Trainer:
 
     Everything random comes from `seed`: the initial weights, the order of the images and their
     augmentation. The global generator of torch is left as it was.
+
+    On a GPU the whole step (looking up the images, forward, backward, optimizer and relaxation) is
+    compiled and captured in a CUDA graph; the learning rate and λ are scalars on the device.
     """
 
     def __init__(
         self,
         recipe: Recipe,
-        data: ImageSet,
+        data: ImageSource,
         *,
         seed: int,
+        machine: Machine | None = None,
         initial: dict[str, Tensor] | None = None,
-        device: torch.device | None = None,
+        note: Callable[[str], None] = lambda line: None,
     ) -> None:
-        self.recipe = recipe
-        self.device = device or torch.device("cpu")
-        self.data = data.to(self.device)
-        self.generator = torch.Generator(self.device).manual_seed(seed)
+        self.recipe, self.seed, self.note = recipe, seed, note
+        self.machine = machine or Machine()
+        self.data = data.to(self.machine.device)
         self.model = _network(recipe, data, seed)
         if initial is not None:
             self.model.load_state_dict(initial)
-        self.model.to(device=self.device, memory_format=torch.channels_last)
+        self.model.to(device=self.machine.device, memory_format=torch.channels_last)
         self.num_steps = 0
+        self.loss_sum = torch.zeros((), dtype=torch.float64, device=self.machine.device)
         # In a float run these are the weights that the other methods would quantize.
         self.weights = select_weights(
             self.model, recipe.quantizer or Binary(), keep_float=recipe.keep_float
@@ -49,20 +54,37 @@ class Trainer:
 
     def start(self) -> None:
         """Makes the optimizer; from here on a quantized network holds relaxed weights."""
-        self.optimizer: torch.optim.Optimizer = torch.optim.SGD(
-            self.model.parameters(),
-            lr=self.recipe.lr,
-            momentum=self.recipe.momentum,
-            weight_decay=self.recipe.weight_decay,
-        )
-        if self.recipe.quantizer is not None:
-            schedule = self.recipe.schedule(self.steps_per_epoch)
-            self.optimizer = BinaryRelax(self.optimizer, self.weights, schedule)
+        self.network: nn.Module = self.model
+        if self.machine.is_distributed:
+            self.network = DistributedDataParallel(self.model)
+        self.optimizer = self._optimizer()
+        self.evaluation = Evaluation(self.model, self.data, self.machine)
+        self._loss: Callable[..., Tensor] = BatchLoss(self.network, self.data, self.machine)
+        self._step: Callable[..., None] = self._take_step
+        if self.machine.is_gpu and self.machine.is_distributed:
+            self.note("several processes: each step is launched kernel by kernel, not as a graph")
+        elif self.machine.is_gpu:
+            self._loss = CompiledLoss(self._loss, length=self.recipe.batch_size, note=self.note)
+            self._step = GraphedFunction(
+                self._take_step,
+                before_replay=self._prepare_replay,
+                on_failure=lambda why: self.note(f"no CUDA graph, steps are slower: {why}"),
+            )
 
     @property
     def steps_per_epoch(self) -> int:
         """The last step of an epoch may have fewer images."""
-        return math.ceil(len(self.data.train_images) / self.recipe.batch_size)
+        return math.ceil(self.data.num_train / self.recipe.batch_size)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that the next step belongs to."""
+        return self.num_steps // self.steps_per_epoch
+
+    @property
+    def steps_in_epoch(self) -> int:
+        """How many steps of that epoch have been taken."""
+        return self.num_steps % self.steps_per_epoch
 
     @property
     def named_quantizers(self) -> dict[str, Quantizer | None]:
@@ -71,51 +93,43 @@ class Trainer:
         names = self.weights.names
         return {names[w]: None if is_float else q for w, q in self.weights.items()}
 
-    def train_epoch(self, step_finished: Callable[[], None]) -> float:
-        """Trains on every image once and returns the mean loss."""
-        self.model.train()
-        total_loss = torch.zeros((), device=self.device)
-        for images, labels in self._batches():
-            self._set_learning_rate()
-            self.optimizer.zero_grad()
-            loss = functional.cross_entropy(self.model(images), labels)
-            loss.backward()
-            self.optimizer.step()
-            self.num_steps += 1
-            total_loss += loss.detach() * len(images)
-            step_finished()
-        return total_loss.item() / len(self.data.train_images)
-
-    @torch.no_grad()
-    def accuracy(self) -> float:
-        """The share of test images that the network, as it is now, gets right; in percent."""
-        self.model.eval()
-        num_right = torch.zeros((), dtype=torch.long, device=self.device)
-        parts = zip(
-            self.data.test_images.split(TEST_BATCH),
-            self.data.test_labels.split(TEST_BATCH),
-            strict=True,
+    def steps(self) -> Iterator[None]:
+        """Takes the steps that the current epoch still needs, one each time it is asked to."""
+        if self.steps_in_epoch == 0:
+            self.loss_sum.zero_()
+        plan = EpochPlan(
+            seed=self.seed,
+            epoch=self.epoch,
+            batch_size=self.recipe.batch_size,
+            flip=self.recipe.flip,
+            crop_padding=self.recipe.crop_padding,
+            share=self.machine.share,
         )
-        for images, labels in parts:
-            num_right += (self.model(images).argmax(dim=1) == labels).sum()
-        return 100 * num_right.item() / len(self.data.test_images)
+        self.model.train()
+        for batch in self.data.train_batches(plan=plan, skip=self.steps_in_epoch):
+            self._set_learning_rate()
+            self._step(*batch)
+            self.num_steps += 1
+            yield
 
-    def epoch_record(self, epoch: int, train_loss: float) -> dict[str, Any]:
-        """The entry of an epoch in ``result.json``; an infinite λ is the string "inf"."""
+    def epoch_record(self) -> dict[str, Any]:
+        """The entry of the epoch just ended in ``result.json``; an infinite λ is "inf"."""
+        epoch, train_loss = self.epoch - 1, self._mean_loss()
         if not math.isfinite(train_loss):
             raise ValueError(
                 f"{self.recipe.name}: the loss is {train_loss} in epoch {epoch}; training has "
-                "diverged, lower the learning rate"
+                "diverged, lower the learning rate (--set lr=...)"
             )
-        accuracy = self.accuracy()
+        self._share_buffers()
+        accuracies = self.evaluation.accuracies()
         return {
             "epoch": epoch,
             "phase": self.phase,
             "strength": plain(self.strength),
-            "lr": self.optimizer.param_groups[0]["lr"],
+            "lr": self._learning_rate(self.num_steps - 1),
             "train_loss": train_loss,
-            "accuracy": accuracy,
-            "accuracy_projected": self._accuracy_projected(accuracy),
+            **accuracies,
+            "accuracy_projected": self._accuracy_projected(accuracies["accuracy"]),
         }
 
     @property
@@ -128,6 +142,92 @@ class Trainer:
         """The λ that wrote the weights in the network; None in a float run."""
         return self.optimizer.strength if isinstance(self.optimizer, BinaryRelax) else None
 
+    def state(self) -> dict[str, Any]:
+        """All that is needed to go on from here to the same bits."""
+        return {
+            "num_steps": self.num_steps,
+            "loss_sum": self.loss_sum,
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+        }
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Goes on from what `state` gave."""
+        self.num_steps = state["num_steps"]
+        self.loss_sum.copy_(state["loss_sum"])
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self._use_device_learning_rate()
+
+    def _optimizer(self) -> torch.optim.Optimizer:
+        base = torch.optim.SGD(
+            self.model.parameters(),
+            lr=self.recipe.lr,
+            momentum=self.recipe.momentum,
+            weight_decay=self.recipe.weight_decay,
+            fused=self.machine.is_gpu or None,
+        )
+        self.optimizer: torch.optim.Optimizer = base
+        if self.recipe.quantizer is not None:
+            schedule = self.recipe.schedule(self.steps_per_epoch)
+            self.optimizer = BinaryRelax(base, self.weights, schedule)
+        self._use_device_learning_rate()
+        return self.optimizer
+
+    def _use_device_learning_rate(self) -> None:
+        """On a GPU the learning rate is a scalar there: a graph reads it anew at each replay."""
+        if not self.machine.is_gpu:
+            return
+        if not hasattr(self, "_device_lr"):
+            self._device_lr = torch.zeros((), device=self.machine.device)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self._device_lr
+
+    def _learning_rate(self, step: int) -> float:
+        factor = self.recipe.lr_schedule.factor(step / self.steps_per_epoch, self.recipe.epochs)
+        return self.recipe.lr * factor
+
+    def _set_learning_rate(self) -> None:
+        rate = self._learning_rate(self.num_steps)
+        if self.machine.is_gpu:
+            self._device_lr.fill_(rate)
+            return
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+
+    def _take_step(self, *batch: Tensor) -> None:
+        """One step of training: gradient at x, move y, write the new x."""
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = self._loss(*batch)
+        self._shared(loss, len(batch[0])).backward()
+        self.optimizer.step()
+        self.loss_sum += loss.detach() * len(batch[0])
+
+    def _shared(self, loss: Tensor, num_images: int) -> Tensor:
+        """The loss, weighted so that its mean over processes is the mean over images."""
+        if not self.machine.is_distributed:
+            return loss
+        done = self.steps_in_epoch * self.recipe.batch_size
+        in_batch = min(self.recipe.batch_size, self.data.num_train - done)
+        return loss * (num_images * self.machine.share.world_size / in_batch)
+
+    def _prepare_replay(self) -> None:
+        if isinstance(self.optimizer, BinaryRelax):
+            self.optimizer.prepare_step()
+
+    def _mean_loss(self) -> float:
+        """The mean over all images of the epoch, and over all processes."""
+        total = self.loss_sum.clone()
+        if self.machine.is_distributed:
+            distributed.all_reduce(total)
+        return total.item() / self.data.num_train
+
+    def _share_buffers(self) -> None:
+        """Every process goes on with the statistics of the first, as it does with its weights."""
+        if self.machine.is_distributed:
+            for buffer in self.model.buffers():
+                distributed.broadcast(buffer, 0)
+
     def _accuracy_projected(self, accuracy: float) -> float | None:
         """The accuracy at proj(y); in Phase II this is where the network is anyway."""
         if not isinstance(self.optimizer, BinaryRelax):
@@ -135,29 +235,51 @@ class Trainer:
         if self.strength == math.inf:
             return accuracy
         with self.optimizer.projected():
-            return self.accuracy()
-
-    def _batches(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """The training images once, in random order, augmented."""
-        recipe, data = self.recipe, self.data
-        count = len(data.train_images)
-        order = torch.randperm(count, generator=self.generator, device=self.device)
-        for chosen in order.split(recipe.batch_size):
-            images = data.train_images[chosen]
-            if recipe.flip:
-                images = flipped(images, self.generator)
-            if recipe.crop_padding:
-                images = shifted(images, recipe.crop_padding, data.background, self.generator)
-            yield images.contiguous(memory_format=torch.channels_last), data.train_labels[chosen]
-
-    def _set_learning_rate(self) -> None:
-        epoch = self.num_steps / self.steps_per_epoch
-        factor = self.recipe.lr_schedule.factor(epoch, self.recipe.epochs)
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.recipe.lr * factor
+            return self.evaluation.accuracies()["accuracy"]
 
 
-def _network(recipe: Recipe, data: ImageSet, seed: int) -> nn.Module:
+class BatchLoss(nn.Module):
+    """The mean loss of a batch, from the rows that name its images.
+
+    A module, because torch.compile then shares its work among networks of the same kind.
+    """
+
+    def __init__(self, network: nn.Module, data: ImageSource, machine: Machine) -> None:
+        super().__init__()
+        self.network, self.data, self.machine = network, data, machine
+
+    def forward(self, *batch: Tensor) -> Tensor:
+        """The cross entropy, float32."""
+        images, labels = self.data.look_up(*batch)
+        with self.machine.autocast():
+            scores = self.network(images)
+        return functional.cross_entropy(scores.float(), labels)
+
+
+class CompiledLoss:
+    """A loss through torch.compile, for batches of one length.
+
+    The one short batch at the end of an epoch is not worth a second compilation.
+    """
+
+    def __init__(self, loss: BatchLoss, *, length: int, note: Callable[[str], None]) -> None:
+        config = torch._dynamo.config  # many networks may be compiled in one process
+        config.recompile_limit = max(config.recompile_limit, 64)
+        self.plain, self.length, self.note = loss, length, note
+        self.fast = torch.compile(loss, dynamic=False)
+
+    def __call__(self, *batch: Tensor) -> Tensor:
+        if len(batch[0]) != self.length:
+            return self.plain(*batch)
+        try:
+            return self.fast(*batch)
+        except Exception as error:  # dynamo and inductor raise many kinds
+            self.note(f"not compiled, steps are slower: {str(error).splitlines()[0]}")
+            self.length = 0
+            return self.plain(*batch)
+
+
+def _network(recipe: Recipe, data: ImageSource, seed: int) -> nn.Module:
     """A network whose first weights depend on the seed only."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

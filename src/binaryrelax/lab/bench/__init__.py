@@ -1,0 +1,1 @@
+"""Benchmarks: what a step costs, and what a projection costs."""

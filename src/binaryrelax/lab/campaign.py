@@ -1,0 +1,177 @@
+"""Filling a table: all cells that are missing, several networks side by side on one GPU."""
+
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from binaryrelax.lab.data import ImageSource
+from binaryrelax.lab.engine import (
+    FINAL_NAME,
+    RESULT_NAME,
+    Job,
+    Listener,
+    Machine,
+    RunOptions,
+    RunStopped,
+    train,
+)
+from binaryrelax.lab.engine.checkpoint import checkpoints
+from binaryrelax.lab.recipes import OUR_TABLES, TABLES, Recipe
+
+RESERVE_SECONDS = 15.0  # kept for the last checkpoints
+LARGEST_CHECKPOINT = 16 << 20  # bytes; runs with larger ones begin anew on another machine
+
+
+@dataclass(frozen=True, kw_only=True)
+class Campaign:
+    """The runs of a table.
+
+    Args:
+        table: a key of `TABLES` or `OUR_TABLES`.
+        out: run folders go to ``runs/RECIPE/seedK`` of it, results to
+            ``results/DATASET/RECIPE/seedK.json``.
+        only: take the recipes that match one of these patterns, and their float ancestors.
+        num_seeds: seeds 0 to num_seeds - 1 of each cell.
+    """
+
+    table: str
+    out: Path
+    only: tuple[str, ...] = ("*",)
+    num_seeds: int = 1
+
+    @property
+    def dataset(self) -> str:
+        """The images that all of its networks are trained on."""
+        return _recipes_of(self.table)[0].dataset
+
+    def jobs(self) -> list[Job]:
+        """All cells, float ancestors first, then row by row and seed by seed."""
+        recipes = _recipes_of(self.table)
+        chosen = [r for r in recipes if any(fnmatchcase(r.name, p) for p in self.only)]
+        if not chosen:
+            raise ValueError(
+                f"--only {' '.join(self.only)} matches no recipe of {self.table}; "
+                f"it has {', '.join(r.name for r in recipes[:6])}, ..."
+            )
+        needed = {r.starts_from for r in chosen} | {r.name for r in chosen}
+        ordered = sorted(
+            (r for r in recipes if r.name in needed), key=lambda r: r.starts_from is not None
+        )
+        return [self._job(recipe, seed) for recipe in ordered for seed in range(self.num_seeds)]
+
+    def _job(self, recipe: Recipe, seed: int) -> Job:
+        runs = self.out / "runs"
+        name = f"seed{seed}"
+        initial = runs / recipe.starts_from / name / FINAL_NAME if recipe.starts_from else None
+        return Job(recipe, seed, runs / recipe.name / name, initial)
+
+    def result_file(self, job: Job) -> Path:
+        """Where the evidence of a run goes."""
+        folder = self.out / "results" / job.recipe.dataset / job.recipe.name
+        return folder / f"seed{job.seed}.json"
+
+    def state_files(self) -> list[Path]:
+        """What another machine needs to go on: results, float ancestors, small checkpoints."""
+        missing = replace(self, only=("*",)).missing()  # of the table, whatever was asked for
+        parents = {job.initial for job in missing if job.initial}
+        unfinished = [path for job in missing for path in checkpoints(job.folder)[:1]]
+        small = [path for path in unfinished if path.stat().st_size <= LARGEST_CHECKPOINT]
+        results = sorted((self.out / "results").rglob("*.json"))
+        return [*results, *sorted(p for p in parents if p.is_file()), *small]
+
+    def missing(self) -> list[Job]:
+        """The cells without a result, and the ancestors that they need and that are not there."""
+        jobs = self.jobs()
+        wanted = [job for job in jobs if not self.result_file(job).is_file()]
+        parents = {job.initial for job in wanted if job.initial and not job.initial.is_file()}
+        return [job for job in jobs if job in wanted or job.folder / FINAL_NAME in parents]
+
+
+@dataclass
+class Outcome:
+    """What a campaign has brought."""
+
+    finished: list[Job]
+    stopped: list[Job]
+    waiting: list[Job]
+
+
+class Deadline:
+    """Says when the time of a campaign is over; long before the first step of a run, too."""
+
+    def __init__(self, minutes: float | None, wish: Callable[[], bool]) -> None:
+        self.wish = wish
+        self.end = None if minutes is None else time.monotonic() + 60 * minutes - RESERVE_SECONDS
+
+    def __call__(self) -> bool:
+        return self.wish() or (self.end is not None and time.monotonic() > self.end)
+
+
+def run_campaign(
+    campaign: Campaign,
+    data: ImageSource,
+    *,
+    machine: Machine,
+    num_jobs: int,
+    should_stop: Callable[[], bool],
+    listener_of: Callable[[Job], Listener],
+) -> Outcome:
+    """Trains the missing cells, up to `num_jobs` at a time, until all are done or it must stop.
+
+    A run that was stopped goes on from its checkpoint the next time.
+    """
+    waiting, outcome = campaign.missing(), Outcome([], [], [])
+    running: dict[Future[dict[str, Any]], Job] = {}
+    give_up = threading.Event()  # one run failed: the others stop with a checkpoint
+
+    def must_stop() -> bool:
+        return give_up.is_set() or should_stop()
+
+    def work(job: Job) -> dict[str, Any]:
+        options = RunOptions(resume=True, checkpoint_every=50, should_stop=must_stop)
+        return train(job, data, machine=machine, listener=listener_of(job), options=options)
+
+    with ThreadPoolExecutor(num_jobs) as pool:
+        try:
+            while running or (_startable(waiting) and not must_stop()):
+                free = 0 if must_stop() else num_jobs - len(running)
+                for job in _startable(waiting)[:free]:
+                    waiting.remove(job)
+                    running[pool.submit(work, job)] = job
+                done, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in done:
+                    _settle(campaign, running.pop(future), future, outcome)
+        except BaseException:
+            give_up.set()
+            raise
+    outcome.waiting = waiting
+    return outcome
+
+
+def _startable(waiting: list[Job]) -> list[Job]:
+    return [job for job in waiting if job.initial is None or job.initial.is_file()]
+
+
+def _settle(campaign: Campaign, job: Job, future: Future[dict[str, Any]], outcome: Outcome) -> None:
+    try:
+        future.result()
+    except RunStopped:
+        outcome.stopped.append(job)
+        return
+    target = campaign.result_file(job)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(job.folder / RESULT_NAME, target)
+    outcome.finished.append(job)
+
+
+def _recipes_of(table: str) -> tuple[Recipe, ...]:
+    tables = TABLES | OUR_TABLES
+    if table not in tables:
+        raise ValueError(f"no table is called {table!r}; there are: {', '.join(tables)}")
+    return tables[table].recipes

@@ -1,0 +1,51 @@
+"""How many test images a network gets right."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, distributed, nn
+
+from binaryrelax.lab.data import ImageSource
+from binaryrelax.lab.engine.capture import GraphedFunction
+from binaryrelax.lab.engine.machine import Machine
+
+CPU_BATCH, GPU_BATCH, PHOTOGRAPHS = 500, 2000, 250
+
+
+class Evaluation:
+    """Counts right answers of a network as it is at the moment; see `accuracies`."""
+
+    def __init__(self, model: nn.Module, data: ImageSource, machine: Machine) -> None:
+        self.model, self.data, self.machine = model, data, machine
+        self.ranks = (1, 5) if data.reports_top5 else (1,)
+        self._num_right = torch.zeros(len(self.ranks), dtype=torch.long, device=machine.device)
+        self._count: Callable[..., None] = self._count_right
+        if machine.is_gpu and not machine.is_distributed:
+            self._count = GraphedFunction(self._count_right)
+
+    @torch.no_grad()
+    def accuracies(self) -> dict[str, float]:
+        """Percentages of the whole test set: "accuracy", and for ImageNet "accuracy_top5"."""
+        self._num_right.zero_()
+        self.model.eval()
+        for batch in self.data.test_batches(self._batch_size, self.machine.share):
+            self._count(*batch)
+        self.model.train()
+        if self.machine.is_distributed:
+            distributed.all_reduce(self._num_right)
+        shares = [100 * right / self.data.num_test for right in self._num_right.tolist()]
+        return dict(zip(("accuracy", "accuracy_top5"), shares, strict=False))
+
+    @property
+    def _batch_size(self) -> int:
+        if self.data.reports_top5:
+            return PHOTOGRAPHS
+        return GPU_BATCH if self.machine.is_gpu else CPU_BATCH
+
+    def _count_right(self, *batch: Tensor) -> None:
+        images, labels = self.data.look_up_test(*batch)
+        with self.machine.autocast():
+            scores = self.model(images)
+        best = scores.topk(min(max(self.ranks), scores.shape[1])).indices
+        is_right = best == labels[:, None]
+        self._num_right += torch.stack([is_right[:, :rank].sum() for rank in self.ranks])

@@ -1,0 +1,36 @@
+"""TensorBoard logs of a run."""
+
+from pathlib import Path
+from typing import Any
+
+from torch.utils.tensorboard import SummaryWriter
+
+from binaryrelax.lab.engine.listener import Listener
+from binaryrelax.lab.recipes import Recipe
+
+FOLDER_NAME = "tensorboard"
+CURVES = ("train_loss", "lr", "strength", "phase", "accuracy", "accuracy_top5")
+
+
+class TensorBoardLog(Listener):
+    """Writes one point per epoch and curve into ``tensorboard/`` of a folder, a run each."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._writer: SummaryWriter | None = None
+
+    def run_started(self, recipe: Recipe, steps_per_epoch: int, steps_done: int) -> None:
+        self._writer = SummaryWriter(
+            str(self.folder / FOLDER_NAME / recipe.name),
+            purge_step=steps_done // steps_per_epoch,  # what comes after was not kept
+        )
+
+    def epoch_finished(self, record: dict[str, Any]) -> None:
+        for name in (*CURVES, "accuracy_projected"):
+            value = record.get(name)
+            if value is not None and value != "inf":
+                self._writer.add_scalar(name, value, record["epoch"])
+        self._writer.flush()
+
+    def run_finished(self, result: dict[str, Any]) -> None:
+        self._writer.close()

@@ -1,0 +1,160 @@
+"""Training in front of a person: progress while it runs, and what was kept if it is stopped."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from binaryrelax.lab.campaign import Campaign, run_campaign
+from binaryrelax.lab.data import ImageSource, load_dataset
+from binaryrelax.lab.engine import Job, Listener, Machine, RunOptions, RunStopped, Several
+from binaryrelax.lab.jobs import carry_out
+from binaryrelax.lab.progress import LiveProgress, PlainProgress, describe_phase
+from binaryrelax.lab.recipes import Recipe
+from binaryrelax.lab.stopping import Stopped, stop_wishes
+
+EPOCHS_BETWEEN_LINES = 10  # of each run of a campaign
+
+
+class Showing:
+    """Jobs that are carried out with their progress on a console.
+
+    Args:
+        again: the command that goes on after an interruption.
+    """
+
+    def __init__(self, console: Console, jobs: list[Job], again: str) -> None:
+        self.console, self.jobs, self.again = console, jobs, again
+
+    def training(
+        self,
+        machine: Machine,
+        options: RunOptions,
+        *,
+        images: tuple[Path | None, bool] = (None, False),
+        log: Path | None = None,
+    ) -> list[dict[str, Any]]:
+        """Trains one network after the other and returns their results.
+
+        Args:
+            machine: what to train with.
+            options: how; signals are added to what may stop it.
+            images: where to look for them, and whether to download them.
+            log: a folder for TensorBoard logs.
+
+        Raises:
+            Stopped: a signal came; what was kept has been said.
+        """
+        recipes = [job.recipe for job in self.jobs]
+        if options.resume and not any(self._has_begun(job) for job in self.jobs):
+            self._say(f"Nothing is saved in {self.jobs[-1].folder} yet: starting afresh.")
+        data = None
+        if not (options.resume and all(job.is_finished() for job in self.jobs)):
+            data = load_dataset(recipes[-1].dataset, data=images[0], download=images[1])
+        display = LiveProgress if self.console.is_terminal else PlainProgress
+        with stop_wishes() as wish, display(self.console, recipes) as progress:
+            listener = Several(progress, _tensorboard_log(log)) if log else progress
+            try:
+                return carry_out(
+                    self.jobs,
+                    data,
+                    machine=machine,
+                    listener=listener,
+                    options=replace(options, should_stop=wish),
+                )
+            except RunStopped as stop:
+                progress.__exit__(None, None, None)
+                self._say_what_was_kept(stop)
+                raise Stopped(wish) from None
+
+    def _has_begun(self, job: Job) -> bool:
+        return job.is_finished() or any((job.folder / "checkpoints").glob("*.ckpt"))
+
+    def _say_what_was_kept(self, stop: RunStopped) -> None:
+        """Three lines after an interruption: what there is, and how to go on."""
+        kept = [job for job in self.jobs if job.is_finished()]
+        if len(self.jobs) > 1:
+            names = ", ".join(job.recipe.name for job in kept)
+            there = f": {names}" if kept else ""
+            where = self.jobs[-1].folder.parent if len(self.jobs) > 2 else self.jobs[-1].folder
+            self._say(
+                f"Stopped. {len(kept)} of {len(self.jobs)} networks are finished and kept in "
+                f"{where}{there}."
+            )
+        self._say(f"A checkpoint was written: {stop}.")
+        self._say(f"To go on: {self.again}")
+
+    def _say(self, line: str) -> None:
+        self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _tensorboard_log(folder: Path) -> Listener:
+    from binaryrelax.lab.engine.tensorboard import TensorBoardLog  # slow to import
+
+    return TensorBoardLog(folder)
+
+
+def show_campaign(
+    console: Console,
+    campaign: Campaign,
+    data: ImageSource,
+    machine: Machine,
+    num_jobs: int,
+    should_stop: Callable[[], bool],
+) -> None:
+    """Trains what is missing of a campaign, a line now and then for each run."""
+    lock = threading.Lock()
+
+    def say(line: str) -> None:
+        with lock:
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    outcome = run_campaign(
+        campaign,
+        data,
+        machine=machine,
+        num_jobs=num_jobs,
+        should_stop=should_stop,
+        listener_of=lambda job: _RunLines(job, say),
+    )
+    say(
+        f"{len(outcome.finished)} runs finished, {len(outcome.stopped)} stopped with a checkpoint, "
+        f"{len(outcome.waiting)} not begun"
+    )
+
+
+class _RunLines(Listener):
+    """Lines about one of several runs that take place at the same time."""
+
+    def __init__(self, job: Job, say: Callable[[str], None]) -> None:
+        self.name, self.say = f"{job.recipe.name} seed {job.seed}", say
+
+    def run_started(self, recipe: Recipe, steps_per_epoch: int, steps_done: int) -> None:
+        self.epochs = recipe.epochs
+        self.say(f"{self.name}: begins at epoch {steps_done / steps_per_epoch:.4g}")
+
+    def epoch_finished(self, record: dict[str, Any]) -> None:
+        if (record["epoch"] + 1) % EPOCHS_BETWEEN_LINES == 0:
+            self.say(
+                f"{self.name}: epoch {record['epoch'] + 1}/{self.epochs}{describe_phase(record)}"
+                f"  loss {record['train_loss']:.3f}  accuracy {record['accuracy']:.2f} %"
+            )
+
+    def run_finished(self, result: dict[str, Any]) -> None:
+        line = summary_line(result["summary"])
+        self.say(f"{self.name}: done in {result['seconds']:.0f} s, {line}")
+
+    def note(self, line: str) -> None:
+        self.say(f"{self.name}: {line}")
+
+
+def summary_line(summary: dict[str, Any]) -> str:
+    """The figures of a finished run in one line."""
+    top5 = f" (top-5 {summary['last_top5']:.2f} %)" if "last_top5" in summary else ""
+    best = summary["best_phase_two"]
+    in_q = {None: "float", True: "in Q", False: "NOT in Q"}[summary["in_q"]]
+    best_text = "" if best is None else f", best of Phase II {best:.2f} %"
+    return f"accuracy {summary['last']:.2f} %{top5}{best_text}, weights {in_q}"
