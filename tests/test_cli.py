@@ -1,3 +1,4 @@
+import json
 import signal
 import subprocess
 import sys
@@ -7,6 +8,29 @@ from typer.testing import CliRunner
 
 from binaryrelax import __main__ as main_module, __version__
 from binaryrelax.cli import app
+from binaryrelax.lab.recipes import ALL_RECIPES, plain
+
+LISTED = (
+    "name dataset network method quantizer epochs batch_size lr lr_schedule momentum weight_decay "
+    "initial_strength growth growth_every_epochs phase_two_epoch paper_accuracy"
+)
+REFUSED = {  # what is wrong -> the words that help
+    "train demo-ternray": "did you mean demo-ternary",
+    "train demo-float --set lr=fast": "--set lr=fast: lr must be a number",
+    "train demo-float --set lr": "write it as key=value",
+    "train demo-float --set speed=3": "What can: network,",
+    "train demo-float --set growth=2": "demo-float is a float network",
+    "train demo-float --precision fp16": "--precision fp16: choose bf16 or fp32",
+    "train demo-binary --init nothing": "give a safetensors file with --init",
+    "train cifar10-resnet20-binary --data nowhere": "give its folder with --data",
+    "train imagenet-resnet18-binary --data nowhere": "nowhere",
+    "campaign nothing": "no table is called 'nothing'; there are: cifar10,",
+    "campaign cifar10 --only x*": "--only x* matches no recipe",
+    "campaign cifar10 --data nowhere": "give its folder with --data",
+    "campaign demo --import-state nowhere": "there are no .part files in it",
+    "report nowhere": "nowhere is not a folder",
+    "bench nothing": "there are step and projection",
+}
 
 
 def invoke(*arguments: str):
@@ -47,7 +71,43 @@ def test_help_has_examples():
 def test_help_lists_the_commands(option):
     result = invoke(option)
     assert result.exit_code == 0
-    assert "demo" in result.output
+    for command in ("demo", "recipes", "train", "campaign", "report", "bench"):
+        assert command in result.output
+
+
+@pytest.mark.parametrize("command", ["recipes", "train", "campaign", "report", "bench"])
+def test_help_of_every_command_has_examples(command):
+    result = invoke(command, "--help")
+    assert result.exit_code == 0
+    assert result.output.count(f"binaryrelax {command}") >= 2
+
+
+def test_json_of_the_recipes_is_all_that_is_printed():
+    command = [sys.executable, "-m", "binaryrelax", "recipes", "--json"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert shown.stderr == ""
+    assert shown.stdout.startswith("[") and shown.stdout.endswith("]\n")
+    entries = json.loads(shown.stdout, parse_constant=lambda name: pytest.fail(name))
+    assert entries == [json.loads(json.dumps(plain(recipe))) for recipe in ALL_RECIPES]
+    for entry in entries:
+        assert set(LISTED.split()) <= entry.keys(), entry["name"]
+
+
+def test_table_of_the_recipes_fits_a_small_terminal():
+    result = CliRunner(env={"COLUMNS": "80"}).invoke(app, ["recipes"])
+    assert result.exit_code == 0
+    assert "…" not in result.output
+    assert max(map(len, result.output.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("arguments", REFUSED)
+def test_what_cannot_be_done_is_one_line(arguments, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = invoke(*arguments.split())
+    assert result.exit_code == 1
+    assert result.stderr.startswith("binaryrelax: ") and result.stderr.count("\n") == 1
+    assert REFUSED[arguments] in result.stderr
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
 def test_version():
@@ -65,6 +125,12 @@ def test_version():
         ("demo", "--seed", "-1"),
         ("demo", "--seed", "one"),
         ("demo", "extra"),
+        ("train",),
+        ("train", "demo-float", "--epochs", "0"),
+        ("train", "demo-float", "--checkpoint-every", "0"),
+        ("campaign", "demo", "--jobs", "0"),
+        ("campaign", "demo", "--minutes", "-1"),
+        ("recipes", "--yaml"),
     ],
     ids=" ".join,
 )
@@ -127,6 +193,10 @@ def test_demo_reaches_the_promised_figures(tmp_path):
 
     result = invoke("demo", "--out", str(tmp_path))
     assert result.exit_code == 0, result.output
+    entries = {entry["name"]: entry for entry in json.loads(invoke("recipes", "--json").stdout)}
+    for method in ("float", "bwn", "binary", "twn", "ternary"):
+        run = read_json(tmp_path / f"demo-{method}" / RESULT_NAME)
+        assert run["recipe"] == entries[f"demo-{method}"]
     assert read_json(tmp_path / "demo-float" / RESULT_NAME)["summary"]["last"] >= 88
     for method in ("bwn", "binary", "twn", "ternary"):
         run = read_json(tmp_path / f"demo-{method}" / RESULT_NAME)

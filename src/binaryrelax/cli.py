@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 import binaryrelax
-from binaryrelax.lab.campaign import Campaign, Deadline
+from binaryrelax.lab.campaign import Campaign, Deadline, recipes_of_table
 from binaryrelax.lab.data import load_dataset
 from binaryrelax.lab.demo import demo_recipes, write_demo_report
 from binaryrelax.lab.engine import Machine, RunOptions, this_machine, write_json
@@ -264,19 +264,22 @@ def campaign(
         binaryrelax campaign cifar10 --minutes 9 --import-state old --export-state new
     """
     console = Console()
-    with _one_line_errors(debug or context.obj):
+    with _one_line_errors(debug or context.obj), stop_wishes() as wish:
+        deadline = Deadline(minutes, wish)
+        cells = recipes_of_table(table)
+        plan = Campaign(recipes=cells, out=out, only=tuple(only or ("*",)), num_seeds=seeds)
+        all_jobs = plan.jobs()
         prepare_folder(out)
-        plan = Campaign(table=table, out=out, only=tuple(only or ("*",)), num_seeds=seeds)
-        with stop_wishes() as wish:
-            deadline = Deadline(minutes, wish)
-            if import_state is not None:
-                _say(console, f"{len(import_files(import_state, out))} files taken over")
-            num_missing = len(plan.missing())
-            _say(console, f"{num_missing} of {len(plan.jobs())} runs are to be done")
+        if import_state is not None:
+            _say(console, f"{len(import_files(import_state, out))} files taken over")
+        num_missing = len(plan.missing())
+        _say(console, f"{num_missing} of {len(all_jobs)} runs are to be done")
+        try:
             if num_missing:
                 images = load_dataset(plan.dataset, data=data, download=download)
                 with this_machine(precision=precision, deterministic=deterministic) as machine:
                     show_campaign(console, plan, images, machine, jobs, deadline)
+        finally:  # what other runs have brought must not be lost with one that failed
             if export_state is not None:
                 parts = export_files(out, plan.state_files(), export_state)
                 _say(console, f"state     {export_state} ({len(parts)} parts)")
@@ -351,8 +354,8 @@ def _measure(what: str, say: Callable[[str], None]) -> dict[str, Any]:
 def _settings(given: list[str]) -> dict[str, str]:
     """The key=value pairs of --set."""
     pairs = [item.partition("=") for item in given]
-    for key, equals, value in pairs:
-        if not equals or not value:
+    for key, equals, _ in pairs:
+        if not equals:
             raise ValueError(f"--set {key}: write it as key=value, for example --set lr=0.05")
     return {key.strip(): value.strip() for key, _, value in pairs}
 

@@ -286,15 +286,24 @@ def test_description_is_one_json_array():
     assert (cell["quantizer"], cell["paper_accuracy"]) == ("TernaryThreshold(ratio=0.7)", 71.41)
 
 
-def test_table_of_the_terminal_fits_one_hundred_columns():
+def test_table_of_the_terminal_fits_eighty_columns():
     text = io.StringIO()
-    Console(file=text, width=100).print(recipes_table(ALL_RECIPES))
+    Console(file=text, width=80).print(recipes_table(ALL_RECIPES))
     lines = text.getvalue().splitlines()
-    assert max(map(len, lines)) <= 100
+    assert max(map(len, lines)) <= 80
     assert "…" not in text.getvalue()
-    row = next(line.split() for line in lines if "cifar10-resnet20-METHOD" in line)
+    headings = next(line.split() for line in lines if "recipe" in line)
+    assert headings == "recipe float bwn binary twn ternary exact also".split()
+    row = next(line.split() for line in lines if "cifar10-resnet20 " in line)
     assert row[1:] == ["92.68", "87.44", "87.82", "88.65", "90.07", "·", "-plus"]
     assert len(lines) < 45
+
+
+def test_table_of_the_terminal_is_not_broken_by_a_narrow_one():
+    wide, narrow = io.StringIO(), io.StringIO()
+    Console(file=wide, width=200).print(recipes_table(ALL_RECIPES))
+    Console(file=narrow, width=80).print(recipes_table(ALL_RECIPES))
+    assert narrow.getvalue().split() == wide.getvalue().split()
 
 
 def test_every_row_is_a_function_of_the_package():

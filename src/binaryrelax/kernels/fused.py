@@ -15,17 +15,19 @@ from binaryrelax.kernels.rows import Pair, RowTable, has_row_layout
 from binaryrelax.kernels.ternary_search import (
     DEPTH,
     NUM_SUMS,
+    count_around_guess,
+    count_inside,
     search_around_guess,
-    search_narrowly,
+    search_inside,
 )
 from binaryrelax.kernels.writing import write_relaxed
 from binaryrelax.quantizers import Binary, Quantizer, Ternary, TernaryThreshold
 
 LOG_BINS, LOG_BINS_OF_SHORT_ROWS = 11, 8  # bins of a row, as a power of two
-NARROW_LAUNCHES = 3  # two are enough nearly always
+NUM_NARROWINGS = 2  # planned; one is enough nearly always
 MOST_IN_BINS = 1 << 25  # weights of a row: more could overflow a bin
 # Edges around the guess of a ternary cut, in units of it, outside of the bins.
-COARSE_RATIOS = (0.8, 1.35, 2.3, 5.0)
+COARSE_RATIOS = (0.86, 1.15, 1.6, 3.0)
 FIRST_GUESS = 0.77  # of the mean magnitude: where the cut of normal weights lies
 
 
@@ -136,7 +138,7 @@ class _TernarySearch:
 
     def __init__(self, rows: RowTable, scales: _Scales) -> None:
         self.rows, self.scales = rows, scales
-        self.has_short_rows = rows.num_chunks == rows.num_rows > NARROW_LAUNCHES
+        self.has_short_rows = rows.num_chunks == rows.num_rows
         self.log_bins = LOG_BINS_OF_SHORT_ROWS if self.has_short_rows else LOG_BINS
         self.ratios = torch.tensor(COARSE_RATIOS, dtype=torch.float64).to(rows.device)
         self.bins = rows.zeros(rows.num_rows << self.log_bins, torch.int64)
@@ -166,23 +168,38 @@ class _TernarySearch:
         scales.totals *= 2 * FIRST_GUESS  # as if it were the scale of a step before
 
     def launches(self) -> list[Launch]:
-        """The search, from the guess to the exact cuts."""
-        around = (self.rows.arrived, self.ratios, self.bins, *self.partial, *self.edges,
-                  self.scales.sums, *self.best, *self.waiting)  # fmt: skip
-        narrowly = (self.rows.arrived, self.bins, self.bin_counts, *self.best, *self.waiting)
-        # Where one program has a row for itself, it need not wait for others in between.
-        count = 1 if self.has_short_rows else NARROW_LAUNCHES
-        return [
-            self._launch(search_around_guess, around),
-            *(
-                self._launch(search_narrowly, narrowly, UNTIL_DONE=number == count - 1)
-                for number in range(count)
-            ),
+        """The search, from the guess to the exact cuts; counting and searching take turns."""
+        _, totals, counts, _ = self.best
+        depths, lows, highs, *_ = self.waiting
+        guess = (self.ratios, totals, counts, self.bins, *self.partial)
+        around = (self.ratios, self.bins, *self.partial, *self.edges, self.scales.sums,
+                  *self.best, *self.waiting)  # fmt: skip
+        launches = [
+            self._count(count_around_guess, guess),
+            self._search(search_around_guess, around),
         ]
+        narrow = (self.bins, self.bin_counts)
+        for number in range(NUM_NARROWINGS):
+            is_last = number == NUM_NARROWINGS - 1
+            launches += [
+                self._count(count_inside, (*narrow, depths, lows, highs)),
+                self._search(
+                    search_inside, (*narrow, *self.best, *self.waiting), UNTIL_DONE=is_last
+                ),
+            ]
+        return launches
 
-    def _launch(self, kernel: object, arguments: tuple[Tensor, ...], **constants: bool) -> Launch:
+    def _count(self, kernel: object, arguments: tuple[Tensor, ...]) -> Launch:
         rows = self.rows
         return Launch(
             kernel, rows.num_chunks, (*rows.table, *arguments),
+            LOG_BINS=self.log_bins, **rows.constants,
+        )  # fmt: skip
+
+    def _search(self, kernel: object, arguments: tuple[Tensor, ...], **constants: bool) -> Launch:
+        rows = self.rows
+        return Launch(
+            kernel, rows.num_rows, (*rows.table, *arguments),
+            num_warps=4 if self.has_short_rows else 8,
             **constants, LOG_BINS=self.log_bins, **rows.constants,
         )  # fmt: skip

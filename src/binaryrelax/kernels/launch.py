@@ -18,15 +18,22 @@ class Launch:
         kernel: a function made by ``triton.jit``.
         num_programs: programs to start.
         arguments: tensors, in the order of the kernel's parameters.
+        num_warps: groups of 32 threads in each program.
         constants: its ``tl.constexpr`` parameters.
     """
 
     def __init__(
-        self, kernel: Any, num_programs: int, arguments: tuple[Any, ...], **constants: Any
+        self,
+        kernel: Any,
+        num_programs: int,
+        arguments: tuple[Any, ...],
+        *,
+        num_warps: int = NUM_WARPS,
+        **constants: Any,
     ) -> None:
         # Fusion is chosen, not left open: from 3.9 on, Triton warns where it is.
         self._first: Callable[[], Any] = lambda: kernel[(num_programs,)](
-            *arguments, **constants, num_warps=NUM_WARPS, enable_fp_fusion=True
+            *arguments, **constants, num_warps=num_warps, enable_fp_fusion=True
         )
         self._grid = (num_programs, 1, 1)
         names = kernel.arg_names[len(arguments) :]

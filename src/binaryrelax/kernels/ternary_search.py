@@ -26,7 +26,6 @@ from binaryrelax.kernels.chunks import (
     INFINITY_BITS,
     as_float64,
     bits_not_below,
-    is_last_of_row,
     magnitude_bits,
     row_address,
     row_length,
@@ -40,28 +39,25 @@ SMALL_ROW = tl.constexpr(1 << 16)  # weights; small rows have so few that wide b
 JOINED = tl.constexpr(4)  # suspicious bins this close together are searched at once
 COUNT_SHIFT = tl.constexpr(38)  # a bin's number is above its sum of offsets, in one integer
 ONE_COUNT = tl.constexpr(1 << 38)
+PACKED_SHIFT = tl.constexpr(13)  # sums of 2^25 offsets under 2^13 fit below the number
 SLACK = tl.constexpr(1e-12)  # far above the rounding of float64 sums
 COARSE_SLACK = tl.constexpr(1e-4)  # far above that of float32 sums
 
 
 @triton.jit
-def search_around_guess(
-    y_rows, lengths, first_chunks, row_of_chunk, arrived, ratios,
-    bins, partial_totals, partial_counts, partial_tops, edge_bits, edge_totals, edge_counts,
-    sums, best_values, totals, counts, cuts,
-    depths, lows, highs, above_totals, above_counts,
+def count_around_guess(
+    y_rows, lengths, first_chunks, row_of_chunk, ratios, totals, counts,
+    bins, partial_totals, partial_counts, partial_tops,
     LOG_BINS: tl.constexpr, CHUNK: tl.constexpr, ALIGNED: tl.constexpr,
 ):  # fmt: skip
-    """Searches bins around half the scale that the row had before, and coarsely all the rest."""
+    """Counts bins around half the scale that each row had before, and coarsely all the rest."""
     chunk = tl.program_id(0)
     row = tl.load(row_of_chunk + chunk)
-    first = tl.load(first_chunks + row)
-    num_chunks = tl.load(first_chunks + row + 1) - first
     y = row_address(y_rows, row, ALIGNED)
     length = row_length(lengths, row, ALIGNED)
     bottom, ceiling, shift, edges = _bracket(row, length, ratios, totals, counts, LOG_BINS)
     my_bins = bins + (row.to(tl.int64) << LOG_BINS)
-    start = (chunk - first) * CHUNK
+    start = (chunk - tl.load(first_chunks + row)) * CHUNK
     coarse = tl.zeros([COARSE_EDGES, COLUMNS], tl.float32)  # only for bounds
     coarse_count = tl.zeros([COARSE_EDGES, COLUMNS], tl.int32)
     everything = tl.zeros([COLUMNS], tl.float32)
@@ -88,83 +84,121 @@ def search_around_guess(
     tl.store(partial_totals + at + 2 + k, tl.sum(coarse.to(tl.float64), 1))
     tl.store(partial_counts + at + 2 + k, tl.sum(coarse_count, 1))
     tl.store(partial_tops + chunk, tl.max(top, 0))
-    if is_last_of_row(arrived, row, num_chunks):
-        found, found_count = _add_chunks(first, num_chunks, partial_totals, partial_counts)
-        highest = _highest(first, num_chunks, partial_tops) + 1
-        is_finite = highest <= INFINITY_BITS
-        tl.store(sums + row, tl.where(is_finite, 0.0, float("nan")))
-        base, base_count = _pick(found, 0), _pick(found_count, 0)
-        value = base * base / tl.maximum(base_count, 1)  # the ceiling of the bins is an edge too
-        tl.store(best_values + row, value)
-        tl.store(totals + row, base)
-        tl.store(counts + row, base_count)
-        tl.store(cuts + row, ceiling)
-        tl.debug_barrier()
-        upto, upto_count = _search_bins(
-            row, my_bins, my_bins, bottom, ceiling, shift, base, base_count, 0, True,
-            best_values, totals, counts, cuts,
-            depths, lows, highs, above_totals, above_counts, LOG_BINS,
-        )  # fmt: skip
-        _store_edges(
-            row, edges, bottom, ceiling, highest, found, found_count, upto, upto_count, length,
-            edge_bits, edge_totals, edge_counts,
-        )  # fmt: skip
-        tl.debug_barrier()
-        lowest = _lowest_suspect_outside(row, edge_bits, edge_totals, edge_counts, best_values)
-        if lowest < highest:  # search everything from there on, beginning with nothing above
-            tl.store(lows + row * DEPTH, lowest)
-            tl.store(highs + row * DEPTH, highest)
-            tl.store(above_totals + row * DEPTH, 0.0)
-            tl.store(above_counts + row * DEPTH, 0)
-            tl.store(depths + row, 1)
-        if not is_finite:
-            tl.debug_barrier()
-            tl.store(depths + row, 0)
 
 
 @triton.jit
-def search_narrowly(
-    y_rows, lengths, first_chunks, row_of_chunk, arrived, bins, bin_counts,
-    best_values, totals, counts, cuts,
+def search_around_guess(
+    y_rows, lengths, first_chunks, row_of_chunk, ratios,
+    bins, partial_totals, partial_counts, partial_tops, edge_bits, edge_totals, edge_counts,
+    sums, best_values, totals, counts, cuts,
     depths, lows, highs, above_totals, above_counts,
-    UNTIL_DONE: tl.constexpr, LOG_BINS: tl.constexpr,
-    CHUNK: tl.constexpr, ALIGNED: tl.constexpr,
+    LOG_BINS: tl.constexpr, CHUNK: tl.constexpr, ALIGNED: tl.constexpr,
 ):  # fmt: skip
-    """Searches the topmost interval that waits; with UNTIL_DONE all of them."""
+    """Takes the best edge that ``count_around_guess`` has counted at; leaves what is suspicious.
+
+    One program for each row. Counting is a launch of its own, because a program that does both
+    needs so many registers that too few of them run at a time.
+    """
+    row = tl.program_id(0)
+    first = tl.load(first_chunks + row)
+    num_chunks = tl.load(first_chunks + row + 1) - first
+    length = row_length(lengths, row, ALIGNED)
+    bottom, ceiling, shift, edges = _bracket(row, length, ratios, totals, counts, LOG_BINS)
+    my_bins = bins + (row.to(tl.int64) << LOG_BINS)
+    found, found_count = _add_chunks(first, num_chunks, partial_totals, partial_counts)
+    top = _highest(first, num_chunks, partial_tops)
+    is_finite = top < INFINITY_BITS
+    highest = tl.minimum(top, INFINITY_BITS) + 1
+    tl.store(sums + row, tl.where(is_finite, 0.0, float("nan")))
+    base, base_count = _pick(found, 0), _pick(found_count, 0)
+    value = base * base / tl.maximum(base_count, 1)  # the ceiling of the bins is an edge too
+    tl.debug_barrier()  # the guess has been read
+    tl.store(best_values + row, value)
+    tl.store(totals + row, base)
+    tl.store(counts + row, base_count)
+    tl.store(cuts + row, ceiling)
+    tl.debug_barrier()
+    upto, upto_count = _search_bins(
+        row, my_bins, my_bins, bottom, ceiling, shift, base, base_count, 0, True,
+        best_values, totals, counts, cuts,
+        depths, lows, highs, above_totals, above_counts, LOG_BINS,
+    )  # fmt: skip
+    _store_edges(
+        row, edges, bottom, ceiling, highest, found, found_count, upto, upto_count, length,
+        edge_bits, edge_totals, edge_counts,
+    )  # fmt: skip
+    tl.debug_barrier()
+    lowest = _lowest_suspect_outside(row, edge_bits, edge_totals, edge_counts, best_values)
+    if lowest < highest:  # search everything from there on, beginning with nothing above
+        tl.store(lows + row * DEPTH, lowest)
+        tl.store(highs + row * DEPTH, highest)
+        tl.store(above_totals + row * DEPTH, 0.0)
+        tl.store(above_counts + row * DEPTH, 0)
+        tl.store(depths + row, 1)
+    if not is_finite:
+        tl.debug_barrier()
+        tl.store(depths + row, 0)
+
+
+@triton.jit
+def count_inside(
+    y_rows, lengths, first_chunks, row_of_chunk, bins, bin_counts, depths, lows, highs,
+    LOG_BINS: tl.constexpr, CHUNK: tl.constexpr, ALIGNED: tl.constexpr,
+):  # fmt: skip
+    """Counts bins of the topmost interval that waits in each row."""
     chunk = tl.program_id(0)
     row = tl.load(row_of_chunk + chunk)
     depth = tl.load(depths + row)
     if depth > 0:
-        first = tl.load(first_chunks + row)
-        num_chunks = tl.load(first_chunks + row + 1) - first
         y = row_address(y_rows, row, ALIGNED)
         length = row_length(lengths, row, ALIGNED)
-        start = (chunk - first) * CHUNK
+        start = (chunk - tl.load(first_chunks + row)) * CHUNK
         my_bins = bins + (row.to(tl.int64) << LOG_BINS)
         my_counts = bin_counts + (row.to(tl.int64) << LOG_BINS)
         bottom, ceiling, shift = _interval(row, depth, lows, highs, LOG_BINS)
         stop = tl.minimum(length, start + CHUNK)
         _fill_from(y, start, stop, length, bottom, ceiling, shift, my_bins, my_counts)
-        if is_last_of_row(arrived, row, num_chunks):
-            _search_top(
-                row, depth, my_bins, my_counts, bottom, ceiling, shift,
-                best_values, totals, counts, cuts,
-                depths, lows, highs, above_totals, above_counts, LOG_BINS,
-            )  # fmt: skip
-            if UNTIL_DONE:
+
+
+@triton.jit
+def search_inside(
+    y_rows, lengths, first_chunks, row_of_chunk, bins, bin_counts,
+    best_values, totals, counts, cuts,
+    depths, lows, highs, above_totals, above_counts,
+    UNTIL_DONE: tl.constexpr, LOG_BINS: tl.constexpr,
+    CHUNK: tl.constexpr, ALIGNED: tl.constexpr,
+):  # fmt: skip
+    """Replaces the interval that was counted by what is suspicious in it; one program for each row.
+
+    With UNTIL_DONE it then counts and searches by itself until nothing waits.
+    """
+    row = tl.program_id(0)
+    depth = tl.load(depths + row)
+    if depth > 0:
+        y = row_address(y_rows, row, ALIGNED)
+        length = row_length(lengths, row, ALIGNED)
+        my_bins = bins + (row.to(tl.int64) << LOG_BINS)
+        my_counts = bin_counts + (row.to(tl.int64) << LOG_BINS)
+        bottom, ceiling, shift = _interval(row, depth, lows, highs, LOG_BINS)
+        _search_top(
+            row, depth, my_bins, my_counts, bottom, ceiling, shift,
+            best_values, totals, counts, cuts,
+            depths, lows, highs, above_totals, above_counts, LOG_BINS,
+        )  # fmt: skip
+        if UNTIL_DONE:
+            tl.debug_barrier()
+            depth = tl.load(depths + row, cache_modifier=".cg")
+            while depth > 0:
+                bottom, ceiling, shift = _interval(row, depth, lows, highs, LOG_BINS)
+                _fill_from(y, 0, length, length, bottom, ceiling, shift, my_bins, my_counts)
+                tl.debug_barrier()
+                _search_top(
+                    row, depth, my_bins, my_counts, bottom, ceiling, shift,
+                    best_values, totals, counts, cuts,
+                    depths, lows, highs, above_totals, above_counts, LOG_BINS,
+                )  # fmt: skip
                 tl.debug_barrier()
                 depth = tl.load(depths + row, cache_modifier=".cg")
-                while depth > 0:
-                    bottom, ceiling, shift = _interval(row, depth, lows, highs, LOG_BINS)
-                    _fill_from(y, 0, length, length, bottom, ceiling, shift, my_bins, my_counts)
-                    tl.debug_barrier()
-                    _search_top(
-                        row, depth, my_bins, my_counts, bottom, ceiling, shift,
-                        best_values, totals, counts, cuts,
-                        depths, lows, highs, above_totals, above_counts, LOG_BINS,
-                    )  # fmt: skip
-                    tl.debug_barrier()
-                    depth = tl.load(depths + row, cache_modifier=".cg")
 
 
 @triton.jit
@@ -177,9 +211,9 @@ def _bracket(row, length, ratios, totals, counts, LOG_BINS: tl.constexpr):
     guess = tl.load(totals + row) / (2.0 * tl.maximum(tl.load(counts + row), 1))
     guess = tl.where(guess < float("inf"), guess, 0.0)  # also when it was NaN
     is_small = length <= SMALL_ROW
-    shift = tl.where(is_small, 25 - LOG_BINS, 22 - LOG_BINS)
-    from_ratio = tl.where(is_small, 0.5, 0.93)
-    to_ratio = tl.where(is_small, 8.0, 1.07)
+    shift = tl.where(is_small, 25 - LOG_BINS, 21 - LOG_BINS)
+    from_ratio = tl.where(is_small, 0.5, 0.96)
+    to_ratio = tl.where(is_small, 8.0, 1.04)
     low = tl.maximum(bits_not_below(guess * from_ratio) >> shift, 1)  # zeros are not counted
     high = tl.maximum(bits_not_below(guess * to_ratio) >> shift, low) + 1
     high = tl.minimum(high, low + (1 << LOG_BINS))
@@ -233,16 +267,25 @@ def _fill_packed(bits, bottom, ceiling, shift, bins):
 
 @triton.jit
 def _fill_from(y, start, stop, length, bottom, ceiling, shift, bins, bin_counts):
-    """Counts the weights of a stretch of a row, number and sum of offsets each for itself."""
-    for position in range(start, stop, 2 * COLUMNS):
-        bits0 = _bits_at(y, position, length)
-        bits1 = _bits_at(y, position + COLUMNS, length)
-        _fill(bits0, bottom, ceiling, shift, bins, bin_counts)
-        _fill(bits1, bottom, ceiling, shift, bins, bin_counts)
+    """Counts the weights of a stretch of a row."""
+    if shift <= PACKED_SHIFT:
+        for position in range(start, stop, 4 * COLUMNS):
+            bits0 = _bits_at(y, position, length)
+            bits1 = _bits_at(y, position + COLUMNS, length)
+            bits2 = _bits_at(y, position + 2 * COLUMNS, length)
+            bits3 = _bits_at(y, position + 3 * COLUMNS, length)
+            _fill_packed(bits0, bottom, ceiling, shift, bins)
+            _fill_packed(bits1, bottom, ceiling, shift, bins)
+            _fill_packed(bits2, bottom, ceiling, shift, bins)
+            _fill_packed(bits3, bottom, ceiling, shift, bins)
+    else:
+        for position in range(start, stop, COLUMNS):
+            _fill(_bits_at(y, position, length), bottom, ceiling, shift, bins, bin_counts)
 
 
 @triton.jit
 def _fill(bits, bottom, ceiling, shift, bins, bin_counts):
+    """Adds number and sum of the offsets of wide bins, each for itself."""
     offset = bits - bottom
     place = offset >> shift
     chosen = (bits >= bottom) & (bits < ceiling)
@@ -281,13 +324,13 @@ def _search_bins(
     """
     k = tl.arange(0, 1 << LOG_BINS)
     packed = tl.load(bins + k, cache_modifier=".cg")
-    if PACKED:
-        n = (packed >> COUNT_SHIFT).to(tl.int32)
-        offsets = (packed & (ONE_COUNT - 1)).to(tl.float64)
-    else:
-        n = tl.load(bin_counts + k, cache_modifier=".cg").to(tl.int32)
-        offsets = packed.to(tl.float64)
-        tl.store(bin_counts + k, tl.zeros([1 << LOG_BINS], tl.int64))
+    n = (packed >> COUNT_SHIFT).to(tl.int32)
+    offsets = (packed & (ONE_COUNT - 1)).to(tl.float64)
+    if not PACKED:  # noqa: SIM102 (known when compiling; the other is not)
+        if shift > PACKED_SHIFT:
+            n = tl.load(bin_counts + k, cache_modifier=".cg").to(tl.int32)
+            offsets = packed.to(tl.float64)
+            tl.store(bin_counts + k, tl.zeros([1 << LOG_BINS], tl.int64))
     tl.store(bins + k, tl.zeros([1 << LOG_BINS], tl.int64))
     low = bottom + (k << shift)
     high = low + ((k * 0 + 1) << shift)
@@ -307,7 +350,7 @@ def _search_bins(
     )
     _push(
         row, is_suspect, low, high, above, above_count, depth,
-        depths, lows, highs, above_totals, above_counts,
+        depths, lows, highs, above_totals, above_counts, LOG_BINS,
     )  # fmt: skip
     return upto, upto_count
 
@@ -349,33 +392,30 @@ def _can_be_better(low, high, above, above_count, upto, upto_count, best, slack)
 @triton.jit
 def _push(
     row, is_suspect, low, high, above, above_count, depth,
-    depths, lows, highs, above_totals, above_counts,
+    depths, lows, highs, above_totals, above_counts, LOG_BINS: tl.constexpr,
 ):  # fmt: skip
     """Puts the suspects on top: all at once if they are close, else the lowest above the rest.
 
     Either way what is on top is narrower than what it came from: the search ends.
     """
-    rank = tl.cumsum(is_suspect.to(tl.int32), 0) - 1
-    num = tl.max(rank, 0) + 1
-    lowest = tl.min(tl.where(is_suspect, low, 0x7FFFFFFF), 0)
-    highest = tl.max(tl.where(is_suspect, high, 0), 0)
-    width = tl.max(tl.where(is_suspect, high - low, 0), 0)
-    is_joined = (num == 1) | ((highest - lowest) // tl.maximum(width, 1) <= JOINED)
-    is_split = tl.where(is_joined, 0, 1)
-    is_last = is_suspect & (rank == num - 1)
-    begins = is_suspect & (rank == is_split)  # the first, or the second if the first is split off
+    k = tl.arange(0, 1 << LOG_BINS)
+    none = 1 << LOG_BINS
+    first = tl.min(tl.where(is_suspect, k, none), 0)
+    second = tl.min(tl.where(is_suspect & (k > first), k, none), 0)
+    last = tl.max(tl.where(is_suspect, k, -1), 0)
+    is_split = tl.where(last - first >= JOINED, 1, 0)
     tl.debug_barrier()  # what is replaced below has been read
     at = row * DEPTH + depth + 0 * low
-    tl.store(lows + at, low, mask=begins)
-    tl.store(highs + at, high, mask=is_last)
-    tl.store(above_totals + at, above, mask=is_last)
-    tl.store(above_counts + at, above_count, mask=is_last)
-    alone = is_suspect & (rank == is_split - 1)  # none, unless the first is split off
+    tl.store(lows + at, low, mask=k == tl.where(is_split == 1, second, first))
+    tl.store(highs + at, high, mask=k == last)
+    tl.store(above_totals + at, above, mask=k == last)
+    tl.store(above_counts + at, above_count, mask=k == last)
+    alone = k == tl.where(is_split == 1, first, none)
     tl.store(lows + at + 1, low, mask=alone)
     tl.store(highs + at + 1, high, mask=alone)
     tl.store(above_totals + at + 1, above, mask=alone)
     tl.store(above_counts + at + 1, above_count, mask=alone)
-    tl.store(depths + row, tl.where(num > 0, depth + 1 + is_split, depth))
+    tl.store(depths + row, tl.where(last >= 0, depth + 1 + is_split, depth))
 
 
 @triton.jit

@@ -1,14 +1,13 @@
 """Filling a table: all cells that are missing, several networks side by side on one GPU."""
 
-import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from binaryrelax.lab.data import ImageSource
 from binaryrelax.lab.engine import (
@@ -20,8 +19,10 @@ from binaryrelax.lab.engine import (
     RunOptions,
     RunStopped,
     train,
+    write_atomically,
 )
 from binaryrelax.lab.engine.checkpoint import checkpoints
+from binaryrelax.lab.jobs import enough_threads
 from binaryrelax.lab.recipes import OUR_TABLES, TABLES, Recipe
 
 RESERVE_SECONDS = 15.0  # kept for the last checkpoints
@@ -33,14 +34,14 @@ class Campaign:
     """The runs of a table.
 
     Args:
-        table: a key of `TABLES` or `OUR_TABLES`.
+        recipes: its cells, of one dataset, and the float networks that they start from.
         out: run folders go to ``runs/RECIPE/seedK`` of it, results to
             ``results/DATASET/RECIPE/seedK.json``.
         only: take the recipes that match one of these patterns, and their float ancestors.
         num_seeds: seeds 0 to num_seeds - 1 of each cell.
     """
 
-    table: str
+    recipes: tuple[Recipe, ...]
     out: Path
     only: tuple[str, ...] = ("*",)
     num_seeds: int = 1
@@ -48,20 +49,20 @@ class Campaign:
     @property
     def dataset(self) -> str:
         """The images that all of its networks are trained on."""
-        return _recipes_of(self.table)[0].dataset
+        return self.recipes[0].dataset
 
     def jobs(self) -> list[Job]:
         """All cells, float ancestors first, then row by row and seed by seed."""
-        recipes = _recipes_of(self.table)
-        chosen = [r for r in recipes if any(fnmatchcase(r.name, p) for p in self.only)]
+        chosen = [r for r in self.recipes if any(fnmatchcase(r.name, p) for p in self.only)]
         if not chosen:
+            few = ", ".join(r.name for r in self.recipes[:6])
             raise ValueError(
-                f"--only {' '.join(self.only)} matches no recipe of {self.table}; "
-                f"it has {', '.join(r.name for r in recipes[:6])}, ..."
+                f"--only {' '.join(self.only)} matches no recipe of the table; it has {few}"
+                f"{', ...' if len(self.recipes) > 6 else ''}"
             )
         needed = {r.starts_from for r in chosen} | {r.name for r in chosen}
         ordered = sorted(
-            (r for r in recipes if r.name in needed), key=lambda r: r.starts_from is not None
+            (r for r in self.recipes if r.name in needed), key=lambda r: r.starts_from is not None
         )
         return [self._job(recipe, seed) for recipe in ordered for seed in range(self.num_seeds)]
 
@@ -103,7 +104,7 @@ class Outcome:
 
 
 class Deadline:
-    """Says when the time of a campaign is over; long before the first step of a run, too."""
+    """Says when the time of a campaign is over: a little before its last minute is."""
 
     def __init__(self, minutes: float | None, wish: Callable[[], bool]) -> None:
         self.wish = wish
@@ -125,52 +126,81 @@ def run_campaign(
     """Trains the missing cells, up to `num_jobs` at a time, until all are done or it must stop.
 
     A run that was stopped goes on from its checkpoint the next time.
+
+    Raises:
+        ValueError: a run has failed; those beside it have been stopped.
     """
-    waiting, outcome = campaign.missing(), Outcome([], [], [])
-    running: dict[Future[dict[str, Any]], Job] = {}
     give_up = threading.Event()  # one run failed: the others stop with a checkpoint
 
     def must_stop() -> bool:
         return give_up.is_set() or should_stop()
 
-    def work(job: Job) -> dict[str, Any]:
+    def work(job: Job) -> None:
         options = RunOptions(resume=True, checkpoint_every=50, should_stop=must_stop)
-        return train(job, data, machine=machine, listener=listener_of(job), options=options)
+        if not job.is_finished():  # else only its result has not been collected yet
+            train(job, data, machine=machine, listener=listener_of(job), options=options)
 
-    with ThreadPoolExecutor(num_jobs) as pool:
+    outcome = Outcome([], [], campaign.missing())
+    # Torch's switches are those of the whole process: they are set once, around all threads.
+    with (
+        machine.settings(),
+        enough_threads(campaign.recipes, machine),
+        ThreadPoolExecutor(num_jobs) as pool,
+    ):
         try:
-            while running or (_startable(waiting) and not must_stop()):
-                free = 0 if must_stop() else num_jobs - len(running)
-                for job in _startable(waiting)[:free]:
-                    waiting.remove(job)
-                    running[pool.submit(work, job)] = job
-                done, _ = wait(running, return_when=FIRST_COMPLETED)
-                for future in done:
-                    _settle(campaign, running.pop(future), future, outcome)
+            _fill(campaign, outcome, partial(pool.submit, work), num_jobs, must_stop)
         except BaseException:
             give_up.set()
             raise
-    outcome.waiting = waiting
     return outcome
 
 
-def _startable(waiting: list[Job]) -> list[Job]:
-    return [job for job in waiting if job.initial is None or job.initial.is_file()]
+def _fill(
+    campaign: Campaign,
+    outcome: Outcome,
+    submit: Callable[[Job], Future[None]],
+    num_jobs: int,
+    must_stop: Callable[[], bool],
+) -> None:
+    """Keeps up to `num_jobs` of the waiting jobs running until none can be begun any more."""
+    running: dict[Future[None], Job] = {}
+    while True:
+        free = 0 if must_stop() else num_jobs - len(running)
+        for job in _startable(outcome, running.values())[:free]:
+            outcome.waiting.remove(job)
+            running[submit(job)] = job
+        if not running:
+            return
+        for future in wait(running, return_when=FIRST_COMPLETED).done:
+            _settle(campaign, running.pop(future), future, outcome)
 
 
-def _settle(campaign: Campaign, job: Job, future: Future[dict[str, Any]], outcome: Outcome) -> None:
+def _startable(outcome: Outcome, running: Iterable[Job]) -> list[Job]:
+    """The waiting jobs whose float ancestor is there and will not be written anew."""
+    unfinished = (*outcome.waiting, *outcome.stopped, *running)
+    in_the_making = {job.folder / FINAL_NAME for job in unfinished}
+    return [job for job in outcome.waiting if job.initial not in in_the_making]
+
+
+def _settle(campaign: Campaign, job: Job, future: Future[None], outcome: Outcome) -> None:
     try:
         future.result()
     except RunStopped:
         outcome.stopped.append(job)
         return
+    except Exception as error:
+        raise ValueError(
+            f"{job.recipe.name} seed {job.seed} failed ({type(error).__name__}: {error}); the runs "
+            "beside it were stopped with a checkpoint: repeat the command once the cause is gone"
+        ) from error
     target = campaign.result_file(job)
     target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(job.folder / RESULT_NAME, target)
+    write_atomically(target, (job.folder / RESULT_NAME).read_bytes())
     outcome.finished.append(job)
 
 
-def _recipes_of(table: str) -> tuple[Recipe, ...]:
+def recipes_of_table(table: str) -> tuple[Recipe, ...]:
+    """All cells of the table of that name, the paper's or ours."""
     tables = TABLES | OUR_TABLES
     if table not in tables:
         raise ValueError(f"no table is called {table!r}; there are: {', '.join(tables)}")

@@ -19,6 +19,7 @@ from binaryrelax.lab.engine import (
     read_json,
     train,
 )
+from binaryrelax.lab.engine.checkpoint import forget_checkpoints
 from binaryrelax.lab.recipes import Recipe, find_recipe
 
 TOO_SMALL_FOR_THREADS = ("small-conv",)
@@ -63,8 +64,8 @@ def carry_out(
 ) -> list[dict[str, Any]]:
     """Trains one network after the other and returns their results.
 
-    With `options.resume`, finished ones are kept. Without, none of the results of before can be
-    mistaken for new, whenever this ends.
+    With `options.resume`, finished ones are kept. Without, neither results nor checkpoints of
+    before can be mistaken for new ones, whenever this ends.
 
     Args:
         jobs: in an order that has each network after the one that it starts from.
@@ -76,6 +77,7 @@ def carry_out(
     if not options.resume and machine.is_first:
         for job in jobs:
             (job.folder / RESULT_NAME).unlink(missing_ok=True)
+            forget_checkpoints(job.folder)
     results = []
     with enough_threads([job.recipe for job in jobs], machine):
         for job in jobs:

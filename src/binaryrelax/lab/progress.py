@@ -12,6 +12,8 @@ from rich.text import Text
 from binaryrelax.lab.engine import Listener
 from binaryrelax.lab.recipes import METHOD_NAMES, Recipe
 
+BAR_WIDTH = 10  # of one network; with it the table fits 80 columns
+
 
 class Clock:
     """How much of all the work is done, and how long the rest will take."""
@@ -158,15 +160,16 @@ class LiveProgress(_Watching):
         self.speeds[self.running.name] = self.images_per_second
 
     def run_finished(self, result: dict[str, Any]) -> None:
-        """The row is complete."""
-        self.notes[result["recipe"]["name"]] = f"done in {result['seconds']:.0f} s"
+        """The row is complete; only the first of several processes is told the result."""
         self.running = None
+        if result:
+            self.notes[result["recipe"]["name"]] = f"{result['seconds']:.0f} s"
 
     def run_skipped(self, result: dict[str, Any]) -> None:
         """The row was complete before."""
         name = result["recipe"]["name"]
         self.records[name] = result["epochs"][-1]
-        self.notes[name] = "finished before, kept"
+        self.notes[name] = "kept"
         self.clock.skip(len(result["epochs"]))
 
     def note(self, line: str) -> None:
@@ -174,11 +177,11 @@ class LiveProgress(_Watching):
         self.live.console.print(line, markup=False, highlight=False)
 
     def _draw(self) -> RenderableType:
-        table = Table(box=None, padding=(0, 2, 0, 0))
-        table.add_column("network", min_width=20)
+        table = Table(box=None, padding=(0, 1, 0, 0))
+        table.add_column("network", overflow="fold")  # the one that gives way to the others
         for heading in ("epoch", "phase", "λ", "lr", "loss", "accuracy", "images/s"):
-            table.add_column(heading, justify="right", min_width=len(heading))
-        table.add_column("", min_width=14)
+            table.add_column(heading, justify="right", no_wrap=True)
+        table.add_column("", min_width=BAR_WIDTH, no_wrap=True)
         for recipe in self.recipes:
             table.add_row(*self._row(recipe), style=None if self._is_begun(recipe) else "dim")
         total = Table.grid(padding=(0, 2, 0, 0))
@@ -200,10 +203,10 @@ class LiveProgress(_Watching):
         numbers = _numbers(record) if record else [""] * 5
         speed = self.speeds.get(recipe.name)
         note = self.notes.get(recipe.name, "")
-        state: RenderableType = Text(note, style="green" if note.startswith("done") else "cyan")
+        state: RenderableType = Text(note, style="cyan" if note == "kept" else "green")
         if recipe is self.running:
             total = recipe.epochs * self.steps_per_epoch
-            state = ProgressBar(total=total, completed=self.steps_done, width=14)
+            state = ProgressBar(total=total, completed=self.steps_done, width=BAR_WIDTH)
         name = METHOD_NAMES[recipe.method] if len(self.recipes) == 5 else recipe.name
         shown_speed = f"{speed:,.0f}" if speed else ""
         return [name, f"{done}/{recipe.epochs}", *numbers, shown_speed, state]

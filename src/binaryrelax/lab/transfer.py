@@ -2,14 +2,18 @@
 
 import hashlib
 import io
+import re
 import tarfile
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+
+from binaryrelax.lab.engine import write_atomically
 
 PART_BYTES = 15 << 20  # of a file; headers included
 PARTS_PER_BATCH = 4  # 60 MiB
-MAGIC = "binaryrelax state 1"
 HEADER_BYTES = 256
+HEADER = re.compile(rb"binaryrelax state 1 (\d{1,5}) (\d{1,5}) ([0-9a-f]{64}) ([0-9a-f]{64})\n *")
+PART_PATTERN = "batch-*/*.part"
 
 
 @dataclass(frozen=True)
@@ -23,14 +27,15 @@ class _Part:
 
     def as_bytes(self) -> bytes:
         digest = hashlib.sha256(self.content).hexdigest()
-        header = f"{MAGIC} {self.number} {self.count} {self.archive} {digest}\n"
+        header = f"binaryrelax state 1 {self.number} {self.count} {self.archive} {digest}\n"
         return header.ljust(HEADER_BYTES).encode() + self.content
 
 
 def export_files(root: Path, files: list[Path], folder: Path) -> list[Path]:
     """Writes `files`, which lie under `root`, as parts into ``batch-K`` folders of `folder`.
 
-    A part has at most 15 MiB and a batch at most 60 MiB. Returns the parts.
+    A part has at most 15 MiB and a batch at most 60 MiB. They replace those of an earlier export
+    to that folder. Returns the parts.
     """
     archive = _pack(root, files)
     size = PART_BYTES - HEADER_BYTES
@@ -41,6 +46,8 @@ def export_files(root: Path, files: list[Path], folder: Path) -> list[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(_Part(number, len(pieces), digest, piece).as_bytes())
         paths.append(path)
+    for old in set(folder.glob(PART_PATTERN)) - set(paths):
+        old.unlink()
     return paths
 
 
@@ -48,7 +55,8 @@ def import_files(folder: Path, root: Path) -> list[Path]:
     """Joins the parts anywhere under `folder` and writes the files under `root`.
 
     Raises:
-        ValueError: a part is missing or damaged; nothing has been written.
+        ValueError: a part is missing or damaged, or would be written elsewhere; nothing has been
+            written.
     """
     archives: dict[str, dict[int, _Part]] = {}
     for path in sorted(folder.rglob("*.part")):
@@ -56,8 +64,13 @@ def import_files(folder: Path, root: Path) -> list[Path]:
         archives.setdefault(part.archive, {})[part.number] = part
     if not archives:
         raise ValueError(f"--import-state {folder}: there are no .part files in it")
-    joined = [_join(parts, folder) for parts in archives.values()]
-    return [path for archive in joined for path in _unpack(archive, root)]
+    contents: dict[str, bytes] = {}
+    for digest, parts in archives.items():
+        contents |= _unpack(_join(digest, parts, folder), folder)
+    for name, content in contents.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(root / name, content)
+    return [root / name for name in contents]
 
 
 def _pack(root: Path, files: list[Path]) -> bytes:
@@ -70,24 +83,41 @@ def _pack(root: Path, files: list[Path]) -> bytes:
     return buffer.getvalue()
 
 
-def _unpack(archive: bytes, root: Path) -> list[Path]:
-    with tarfile.open(fileobj=io.BytesIO(archive)) as files:
-        root.mkdir(parents=True, exist_ok=True)
-        files.extractall(root, filter="data")  # refuses to write elsewhere
-        return [root / name for name in files.getnames()]
+def _unpack(archive: bytes, folder: Path) -> dict[str, bytes]:
+    """The content of each file of an archive, by its name."""
+    try:
+        with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+            members = files.getmembers()
+            for member in members:
+                _refuse_what_we_never_export(member, folder)
+            return {member.name: files.extractfile(member).read() for member in members}
+    except tarfile.TarError as error:
+        raise ValueError(
+            f"--import-state {folder}: its parts do not hold an exported state ({error})"
+        ) from error
+
+
+def _refuse_what_we_never_export(member: tarfile.TarInfo, folder: Path) -> None:
+    name = PurePosixPath(member.name)
+    if not member.isreg() or name.is_absolute() or ".." in name.parts:
+        raise ValueError(
+            f"--import-state {folder}: it wants to write {member.name!r}, which no export would; "
+            "do not trust it"
+        )
 
 
 def _read_part(path: Path) -> _Part:
     data = path.read_bytes()
-    header, content = data[:HEADER_BYTES].decode(errors="replace").split(), data[HEADER_BYTES:]
-    if " ".join(header[:3]) != MAGIC or len(header) != 7:
-        raise ValueError(f"{path} is not a part of an exported state")
-    if hashlib.sha256(content).hexdigest() != header[6]:
+    header, content = HEADER.fullmatch(data[:HEADER_BYTES]), data[HEADER_BYTES:]
+    if header is None:
+        raise ValueError(f"{path} is not a part of an exported state; remove it, or copy it again")
+    number, count, archive, digest = (group.decode() for group in header.groups())
+    if hashlib.sha256(content).hexdigest() != digest:
         raise ValueError(f"{path} is damaged; export and copy it again")
-    return _Part(int(header[3]), int(header[4]), header[5], content)
+    return _Part(int(number), int(count), archive, content)
 
 
-def _join(parts: dict[int, _Part], folder: Path) -> bytes:
+def _join(digest: str, parts: dict[int, _Part], folder: Path) -> bytes:
     count = next(iter(parts.values())).count
     lacking = [str(number) for number in range(count) if number not in parts]
     if lacking:
@@ -95,4 +125,7 @@ def _join(parts: dict[int, _Part], folder: Path) -> bytes:
             f"--import-state {folder}: of {count} parts, number {', '.join(lacking)} is missing; "
             "copy all batches into it"
         )
-    return b"".join(parts[number].content for number in range(count))
+    whole = b"".join(parts[number].content for number in range(count))
+    if hashlib.sha256(whole).hexdigest() != digest:
+        raise ValueError(f"--import-state {folder}: a header is damaged; export and copy it again")
+    return whole

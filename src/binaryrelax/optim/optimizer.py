@@ -120,7 +120,7 @@ class BinaryRelax(Optimizer):
             self._restore(shards)
             raise
         self._store_float_weights(copied)
-        self._relax()  # eq. 11
+        self._write_relaxed()  # eq. 11
         return loss
 
     def prepare_step(self) -> None:
@@ -283,7 +283,7 @@ class BinaryRelax(Optimizer):
         def evaluate_at_relaxed() -> float:
             self._watch.look()
             trial = {weight: weight.clone() for weight in self.quantizers}  # base's current y
-            self._relax(trial)
+            self._relax_by_reference(trial)
             try:
                 with torch.enable_grad():
                     return closure()
@@ -294,12 +294,17 @@ class BinaryRelax(Optimizer):
         return self.base.step(evaluate_at_relaxed)
 
     @torch.no_grad()
-    def _relax(self, float_weights: dict[Tensor, Tensor] | None = None) -> None:
-        """p <- x, from y (or other float weights) with the current λ (eq. 11)."""
-        if float_weights is None:
-            self._fused.prepare(self._float_weights, self.quantizers)
-            self._fused.relax(self._mix)
-            float_weights = self._fused.others
+    def _relax(self) -> None:
+        """p <- x, from y with the current λ (eq. 11)."""
+        self._fused.prepare(self._float_weights, self.quantizers)
+        self._write_relaxed()
+
+    def _write_relaxed(self) -> None:
+        self._fused.relax(self._mix)
+        self._relax_by_reference(self._fused.others)
+
+    def _relax_by_reference(self, float_weights: dict[Tensor, Tensor]) -> None:
+        """The same weight by weight, from any float weights."""
         for weight, y in float_weights.items():
             projected = self.quantizers[weight].project_finite(y)
             relax_(weight, y, projected, self._mix[weight.device])
@@ -310,7 +315,7 @@ class BinaryRelax(Optimizer):
 
         To project those again would take all processes, and this one may be the only one to fail.
         """
-        self._relax({w: y for w, y in self._float_weights.items() if w not in shards})
+        self._relax_by_reference({w: y for w, y in self._float_weights.items() if w not in shards})
         for weight, x in shards.items():
             weight.copy_(x)
 

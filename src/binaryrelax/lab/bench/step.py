@@ -33,7 +33,7 @@ from binaryrelax.lab.models import build_network
 from binaryrelax.lab.recipes import Recipe, cifar10_resnet20
 
 NETWORKS = ("resnet20", "vgg16", "resnet18", "resnet34")
-VARIANTS = ("float", "binary", "twn", "ternary", "ternary-exact")
+VARIANTS = ("float", "binary", "ternary", "ternary-exact")
 QUANTIZERS = {"binary": Binary(), "twn": TernaryThreshold(), "ternary-exact": Ternary()}
 ROUNDS, STEPS_A_ROUND, WARM_UP = 15, 40, 6
 SIDE_BY_SIDE = 4

@@ -3,12 +3,13 @@
 import hashlib
 import io
 from collections.abc import Callable
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from binaryrelax.lab.engine.files import write_atomically
+from binaryrelax.lab.engine.files import remove_unfinished, write_atomically
 
 FOLDER_NAME = "checkpoints"
 NUM_KEPT = 2
@@ -16,16 +17,21 @@ MAGIC = b"binaryrelax checkpoint 1 "  # then 64 hexadecimal digits, a line end, 
 
 
 def save_checkpoint(folder: Path, num_steps: int, content: dict[str, Any]) -> Path:
-    """Writes a checkpoint of a run folder and removes all but the last two."""
+    """Writes a checkpoint of a run folder and keeps the one before, nothing else.
+
+    Checkpoints of later steps are those that a resumed run has passed over as damaged.
+    """
     buffer = io.BytesIO()
     torch.save(content, buffer)
     payload = buffer.getvalue()
     digest = hashlib.sha256(payload).hexdigest().encode()
     path = folder / FOLDER_NAME / f"step-{num_steps:09d}.ckpt"
     path.parent.mkdir(parents=True, exist_ok=True)
+    remove_unfinished(path.parent)
     write_atomically(path, MAGIC + digest + b"\n" + payload)
-    for old in checkpoints(folder)[NUM_KEPT:]:
-        old.unlink(missing_ok=True)
+    up_to_this = [other for other in checkpoints(folder) if other.name <= path.name]
+    for other in set(checkpoints(folder)) - set(up_to_this[:NUM_KEPT]):
+        other.unlink(missing_ok=True)
     return path
 
 
@@ -34,11 +40,13 @@ def load_newest(folder: Path, note: Callable[[str], None]) -> dict[str, Any] | N
 
     A damaged one is passed over, and `note` is told.
     """
-    for path in checkpoints(folder):
+    found = checkpoints(folder)
+    for path, earlier in zip_longest(found, found[1:]):
         try:
             return _read(path)
         except (OSError, ValueError) as error:
-            note(f"{path} cannot be used ({error}); falling back to the one before")
+            then = f"falling back to {earlier.name}" if earlier else "starting afresh"
+            note(f"{path} cannot be used ({error}); {then}")
     return None
 
 
@@ -49,7 +57,8 @@ def checkpoints(folder: Path) -> list[Path]:
 
 def forget_checkpoints(folder: Path) -> None:
     """Removes all checkpoints of a run folder, whole or half written."""
-    for path in [*checkpoints(folder), *(folder / FOLDER_NAME).glob(".step-*")]:
+    remove_unfinished(folder / FOLDER_NAME)
+    for path in checkpoints(folder):
         path.unlink(missing_ok=True)
 
 
@@ -60,4 +69,10 @@ def _read(path: Path) -> dict[str, Any]:
         raise ValueError("it is not a checkpoint of binaryrelax")
     if hashlib.sha256(payload).hexdigest().encode() != header[len(MAGIC) :]:
         raise ValueError("damaged: the digest is not that of its content")
-    return torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
+    try:
+        saved = torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
+    except Exception:  # torch and pickle raise many kinds, with pages of advice
+        saved = None
+    if not isinstance(saved, dict):
+        raise ValueError("it holds something else than tensors and plain data")
+    return saved

@@ -3,8 +3,9 @@
 import hashlib
 import json
 import os
-import tempfile
+from contextlib import suppress
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 from safetensors.torch import save
@@ -13,28 +14,33 @@ from torch import Tensor
 RESULT_NAME = "result.json"
 FINAL_NAME = "final.safetensors"
 HISTOGRAMS_NAME = "histograms.json"
+UNFINISHED = ".part"  # how the name of a file ends while it is written
 
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Writes the file under another name first, so that `path` is never seen half written."""
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = path.with_name(f".{path.name}.{token_hex(4)}{UNFINISHED}")
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        with temporary.open("xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())  # mkstemp lets nobody else read
         os.replace(temporary, path)
         _sync_folder(path.parent)
     except OSError as error:
-        Path(temporary).unlink(missing_ok=True)
         raise OSError(
             f"{path} cannot be written ({error.strerror or error}); what was there before is "
             "intact: make room, then go on with --resume"
         ) from error
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Removes what a process that was killed while it wrote has left behind."""
+    for path in folder.glob(f".*{UNFINISHED}"):
+        path.unlink(missing_ok=True)
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -70,10 +76,3 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _umask() -> int:
-    """The permissions that new files must not have; the system only tells by setting it."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 import torch
-from torch import distributed
+from torch import Tensor, distributed
 
 from binaryrelax.lab.data import Share
 from binaryrelax.lab.data.source import WHOLE
@@ -47,6 +47,29 @@ class Machine:
     def is_first(self) -> bool:
         """Whether this process writes the files and speaks."""
         return self.share.rank == 0
+
+    def gathered(self, value: Tensor) -> Tensor:
+        """The values of all processes, in a new first dimension; all of them must call it."""
+        if not self.is_distributed:
+            return value[None]
+        values = [torch.empty_like(value) for _ in range(self.share.world_size)]
+        distributed.all_gather(values, value)
+        return torch.stack(values)
+
+    def any_wishes(self, wish: bool) -> bool:
+        """Whether this or another process wishes something; all of them must ask."""
+        if not self.is_distributed:
+            return wish
+        return bool(self.gathered(torch.tensor(wish, device=self.device)).any())
+
+    def all_have(self, number: int) -> bool:
+        """Whether the number is the same in all processes; all of them must ask."""
+        return len(self.gathered(torch.tensor(number, device=self.device)).unique()) == 1
+
+    def wait_for_all(self) -> None:
+        """Returns once every process is here."""
+        if self.is_distributed:
+            distributed.barrier(device_ids=[self.device.index] if self.is_gpu else None)
 
     def autocast(self) -> torch.autocast:
         """The context of forward passes."""

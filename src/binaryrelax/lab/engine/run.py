@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file
-from torch import Tensor, distributed
+from torch import Tensor
 
 from binaryrelax.lab.data import ImageSource
 from binaryrelax.lab.engine.checkpoint import forget_checkpoints, load_newest, save_checkpoint
@@ -21,6 +21,7 @@ from binaryrelax.lab.engine.files import (
     RESULT_NAME,
     digest_of,
     read_json,
+    remove_unfinished,
     write_json,
     write_tensors,
 )
@@ -31,7 +32,7 @@ from binaryrelax.lab.engine.machine import Machine
 from binaryrelax.lab.engine.trainer import Trainer
 from binaryrelax.lab.recipes import Recipe, plain
 
-STEPS_BETWEEN_AGREEMENTS = 16  # processes ask each other this often whether to stop
+STEPS_BETWEEN_AGREEMENTS = 16  # GPUs ask each other whether to stop, which makes them wait
 
 
 class RunStopped(Exception):
@@ -159,41 +160,44 @@ class _Run:
         trainer.start()
         if saved is not None:
             self._restore(trainer, saved)
+        if not trainer.machine.all_have(trainer.num_steps):
+            raise ValueError(
+                f"the processes see different checkpoints in {self.folder}; "
+                "give an --out on a disk that all of them share"
+            )
         self.listener.run_started(self.recipe, trainer.steps_per_epoch, trainer.num_steps)
         while trainer.epoch < self.recipe.epochs:
             self._train_epoch(trainer)
-        result = self._write_results(trainer) if trainer.machine.is_first else {}
-        self.listener.run_finished(result)
+        result = {}
+        if trainer.machine.is_first:
+            result = self._write_results(trainer)
+            self.listener.run_finished(result)
+        trainer.machine.wait_for_all()  # the next run may read what the first process writes
         return result
 
     def _train_epoch(self, trainer: Trainer) -> None:
         for _ in trainer.steps():
             self.listener.step_finished()
-            if self._must_stop(trainer):
-                self._save(trainer)
-                raise RunStopped(self.recipe, trainer.num_steps / trainer.steps_per_epoch)
+            if trainer.steps_in_epoch:  # never between an epoch's last step and its record
+                self._stop_if_asked(trainer)
         record = trainer.epoch_record()
         self.histograms.take(epoch=record["epoch"], phase=trainer.phase, strength=trainer.strength)
         self.epochs.append(record)
         self.listener.epoch_finished(record)
+        if trainer.epoch < self.recipe.epochs:
+            self._stop_if_asked(trainer)
         if trainer.epoch % self.options.checkpoint_every == 0:
             self._save(trainer)
 
-    def _must_stop(self, trainer: Trainer) -> bool:
-        """Whether to stop before the next step; never between an epoch's last step and its record.
-
-        Processes stop together or not at all: one that stopped alone would leave the others
-        waiting for its gradients.
-        """
-        if trainer.steps_in_epoch == 0:
-            return False
-        if not trainer.machine.is_distributed:
-            return self.options.should_stop()
-        if trainer.steps_in_epoch % STEPS_BETWEEN_AGREEMENTS != 1:
-            return False
-        wish = torch.tensor(int(self.options.should_stop()), device=trainer.machine.device)
-        distributed.all_reduce(wish, distributed.ReduceOp.MAX)
-        return bool(wish)
+    def _stop_if_asked(self, trainer: Trainer) -> None:
+        """Processes stop together: one that stopped alone would leave the others waiting."""
+        machine = trainer.machine
+        rarely = machine.is_gpu and machine.is_distributed
+        if rarely and trainer.steps_in_epoch % STEPS_BETWEEN_AGREEMENTS:
+            return
+        if machine.any_wishes(self.options.should_stop()):
+            self._save(trainer)
+            raise RunStopped(self.recipe, trainer.num_steps / trainer.steps_per_epoch)
 
     def _save(self, trainer: Trainer) -> None:
         content = {
@@ -205,6 +209,7 @@ class _Run:
         }
         if trainer.machine.is_first:
             save_checkpoint(self.folder, trainer.num_steps, content)
+        trainer.machine.wait_for_all()  # torchrun ends all processes as soon as one has ended
 
     def _saved_state(self) -> dict[str, Any] | None:
         saved = load_newest(self.folder, self.listener.note)
@@ -225,6 +230,7 @@ class _Run:
 
     def _prepare_folder(self, *, keep_checkpoints: bool) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
+        remove_unfinished(self.folder)
         (self.folder / RESULT_NAME).unlink(missing_ok=True)
         if not keep_checkpoints:
             forget_checkpoints(self.folder)

@@ -143,10 +143,10 @@ class Trainer:
         return self.optimizer.strength if isinstance(self.optimizer, BinaryRelax) else None
 
     def state(self) -> dict[str, Any]:
-        """All that is needed to go on from here to the same bits."""
+        """All that is needed to go on from here to the same bits; all processes must ask for it."""
         return {
             "num_steps": self.num_steps,
-            "loss_sum": self.loss_sum,
+            "loss_sum": self.machine.gathered(self.loss_sum),
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
         }
@@ -154,7 +154,7 @@ class Trainer:
     def load_state(self, state: dict[str, Any]) -> None:
         """Goes on from what `state` gave."""
         self.num_steps = state["num_steps"]
-        self.loss_sum.copy_(state["loss_sum"])
+        self.loss_sum.copy_(self.machine.share.of(state["loss_sum"].view(-1)).sum())
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self._use_device_learning_rate()
@@ -197,11 +197,12 @@ class Trainer:
 
     def _take_step(self, *batch: Tensor) -> None:
         """One step of training: gradient at x, move y, write the new x."""
+        num_images = len(batch[0])
         self.optimizer.zero_grad(set_to_none=True)
-        loss = self._loss(*batch)
-        self._shared(loss, len(batch[0])).backward()
+        loss = self._loss(*(batch if num_images else _blank(batch)))
+        self._shared(loss, num_images).backward()
         self.optimizer.step()
-        self.loss_sum += loss.detach() * len(batch[0])
+        self.loss_sum += loss.detach() * num_images
 
     def _shared(self, loss: Tensor, num_images: int) -> Tensor:
         """The loss, weighted so that its mean over processes is the mean over images."""
@@ -217,10 +218,7 @@ class Trainer:
 
     def _mean_loss(self) -> float:
         """The mean over all images of the epoch, and over all processes."""
-        total = self.loss_sum.clone()
-        if self.machine.is_distributed:
-            distributed.all_reduce(total)
-        return total.item() / self.data.num_train
+        return self.machine.gathered(self.loss_sum).sum().item() / self.data.num_train
 
     def _share_buffers(self) -> None:
         """Every process goes on with the statistics of the first, as it does with its weights."""
@@ -277,6 +275,14 @@ class CompiledLoss:
             self.note(f"not compiled, steps are slower: {str(error).splitlines()[0]}")
             self.length = 0
             return self.plain(*batch)
+
+
+def _blank(batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """A batch of one image that counts for nothing.
+
+    For a process that has no part in a small batch: the others wait for its gradients all the same.
+    """
+    return tuple(tensor.new_zeros(1, *tensor.shape[1:]) for tensor in batch)
 
 
 def _network(recipe: Recipe, data: ImageSource, seed: int) -> nn.Module:

@@ -3,45 +3,46 @@
 from collections.abc import Iterable
 
 from rich.box import SIMPLE_HEAD
+from rich.console import Group
 from rich.table import Table
+from rich.text import Text
 
 from binaryrelax.lab.recipes.cifar import PLUS
 from binaryrelax.lab.recipes.learning_rate import LearningRateSchedule, Steps
 from binaryrelax.lab.recipes.recipe import METHOD_NAMES, Recipe
 
-HOW_TO_READ = (
-    "METHOD stands for the name of a column; rows marked -plus also take that at the end.\n"
-    "Figures are the paper's, in percent, top-1; a dot: not in the paper. More: --json.\n\n"
-)
+HOW_TO_READ = """\
+A recipe is called ROW-COLUMN, for example cifar10-resnet20-binary; rows with
+-plus have another of each, such as cifar10-resnet20-binary-plus.
+"exact" is short for ternary-exact: BinaryRelax with the exact projection.
+Figures are the paper's, in percent, top-1; a dot: not in the paper. All
+settings of all recipes: --json.
+"""
+HEADINGS = {"ternary-exact": "exact"}
 PARTS = {1: "each epoch", 0.5: "each half epoch", 0.25: "each quarter epoch"}
 
 
-def recipes_table(recipes: Iterable[Recipe]) -> Table:
-    """A line per network and dataset, a column per method; it fits 100 characters."""
+def recipes_table(recipes: Iterable[Recipe]) -> Group:
+    """A line per network and dataset, a column per method; it fits 80 characters."""
     families: dict[str, list[Recipe]] = {}
     for recipe in recipes:
         families.setdefault(_family(recipe), []).append(recipe)
-    table = Table(
-        box=SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        caption=HOW_TO_READ + "\n".join(_settings_lines(families)),
-        caption_justify="left",
-    )
-    table.add_column("Recipe", no_wrap=True)
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("recipe", no_wrap=True)
     for heading in (*METHOD_NAMES, "also"):
-        table.add_column(heading, justify="right", no_wrap=True)
+        table.add_column(HEADINGS.get(heading, heading), justify="right", no_wrap=True)
     before = None
     for family, members in families.items():
         if before not in (None, members[0].dataset):
             table.add_section()
         before = members[0].dataset
         table.add_row(family, *_figures(members), PLUS if any(map(_is_plus, members)) else "")
-    return table
+    return Group(table, Text("\n".join([HOW_TO_READ, *_settings_lines(families)])))
 
 
 def _family(recipe: Recipe) -> str:
     """The name without its method, which stands at the end but for -plus."""
-    return recipe.name.removesuffix(PLUS).removesuffix(recipe.method) + "METHOD"
+    return recipe.name.removesuffix(PLUS).removesuffix(f"-{recipe.method}")
 
 
 def _is_plus(recipe: Recipe) -> bool:

@@ -1,0 +1,80 @@
+"""TensorBoard logs, read back by TensorBoard's own reader."""
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from binaryrelax.lab.engine import Job, Listener, RunOptions, RunStopped, Several, train
+from binaryrelax.lab.engine.tensorboard import FOLDER_NAME, TensorBoardLog
+from tests.lab.tiny import tiny_data, tiny_recipe
+
+
+def curves(folder):
+    """The points of every curve of a run, by its name."""
+    reader = EventAccumulator(str(folder))
+    reader.Reload()
+    names = reader.Tags()["scalars"]
+    return {name: [(e.step, e.value) for e in reader.Scalars(name)] for name in names}
+
+
+def expected(result, name):
+    """The points that a curve should have: float32, and infinity cannot be drawn."""
+    values = [(record["epoch"], record[name]) for record in result["epochs"]]
+    finite = [(epoch, value) for epoch, value in values if value not in (None, "inf")]
+    return [(epoch, pytest.approx(value, rel=1e-6)) for epoch, value in finite]
+
+
+def assert_complete(folder, result):
+    shown = curves(folder)
+    names = {"train_loss", "lr", "strength", "phase", "accuracy", "accuracy_projected"}
+    assert set(shown) == {name for name in names if expected(result, name)}
+    for name, points in shown.items():
+        assert points == expected(result, name), name
+
+
+@pytest.mark.parametrize("method", ["float", "bwn", "binary"])
+def test_log_holds_every_number_of_the_result(method, tmp_path):
+    job = Job(tiny_recipe(method), 0, tmp_path)
+    result = train(job, tiny_data(), listener=TensorBoardLog(tmp_path))
+    assert_complete(tmp_path / FOLDER_NAME / f"tiny-{method}", result)
+
+
+class Failing(Listener):
+    """Ends a run as a power cut would: without a checkpoint, after the epoch has been logged."""
+
+    def epoch_finished(self, record):
+        if record["epoch"] == 2:
+            raise ConnectionError
+
+
+def test_log_of_a_run_that_was_cut_off_and_resumed_has_each_epoch_once(tmp_path):
+    job = Job(tiny_recipe("binary"), 0, tmp_path)
+    options = RunOptions(resume=True, checkpoint_every=2)
+    with pytest.raises(ConnectionError):
+        listener = Several(TensorBoardLog(tmp_path), Failing())
+        train(job, tiny_data(), listener=listener, options=options)
+    folder = tmp_path / FOLDER_NAME / "tiny-binary"
+    assert len(curves(folder)["accuracy"]) == 3
+    result = train(job, tiny_data(), listener=TensorBoardLog(tmp_path), options=options)
+    assert_complete(folder, result)
+
+
+def test_log_of_a_run_that_was_stopped_within_an_epoch_goes_on(tmp_path):
+    job = Job(tiny_recipe("binary"), 0, tmp_path)
+    steps = iter(range(100))
+    stopping = RunOptions(resume=True, should_stop=lambda: next(steps) >= 2)
+    with pytest.raises(RunStopped):
+        train(job, tiny_data(), listener=TensorBoardLog(tmp_path), options=stopping)
+    folder = tmp_path / FOLDER_NAME / "tiny-binary"
+    assert len(curves(folder)["accuracy"]) == 2
+    going_on = RunOptions(resume=True)
+    result = train(job, tiny_data(), listener=TensorBoardLog(tmp_path), options=going_on)
+    assert_complete(folder, result)
+
+
+def test_log_of_a_run_that_begins_anew_forgets_the_old_one(tmp_path):
+    folder = tmp_path / FOLDER_NAME / "tiny-float"
+    long = Job(tiny_recipe("float", epochs=4), 0, tmp_path)
+    train(long, tiny_data(), listener=TensorBoardLog(tmp_path))
+    short = Job(tiny_recipe("float", epochs=2), 1, tmp_path)
+    result = train(short, tiny_data(), listener=TensorBoardLog(tmp_path))
+    assert_complete(folder, result)
