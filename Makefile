@@ -30,7 +30,7 @@ check: $(VENV)/.installed  ## ruff and mypy
 
 bench: $(VENV)/.installed  ## the projection benchmark; installs torchao to compare with
 	$(BIN)/pip install --quiet --no-deps torchao==0.18.0
-	$(BIN)/python benchmarks/projection.py
+	$(BIN)/binaryrelax bench projection
 
 clean:  ## remove .venv and what the tools left behind
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info

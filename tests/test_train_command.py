@@ -10,9 +10,10 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from typer.testing import CliRunner
 
 from binaryrelax.cli import app
-from binaryrelax.lab.engine import FINAL_NAME, RESULT_NAME, digest_of, read_json
+from binaryrelax.lab.engine import FINAL_NAME, RESULT_NAME, Job, digest_of, read_json, train
 from binaryrelax.lab.engine.checkpoint import checkpoints, load_newest
-from binaryrelax.lab.recipes import demo_ternary, plain
+from binaryrelax.lab.recipes import cifar10_resnet20, demo_ternary, plain
+from tests.lab.noise import noise_for
 
 TERNARY = "train demo-ternary --epochs 1 --set lr=0.05 --set keep_float= --tensorboard --out"
 
@@ -109,19 +110,25 @@ def test_resume_of_a_finished_run_changes_nothing(trained):
     assert snapshot(out) == before
 
 
-def test_resume_of_a_finished_run_needs_no_images(trained, tmp_path):
-    """As on a machine where CIFAR has been deleted: the embedded images are always there."""
-    from binaryrelax.lab.data import ImageSet
-    from binaryrelax.lab.engine import Listener, Machine, RunOptions
-    from binaryrelax.lab.jobs import carry_out, job_with_ancestor
-
-    out, _ = trained
-    recipe = demo_ternary().with_settings({"lr": "0.05", "keep_float": ""}).with_epochs(1)
-    jobs = job_with_ancestor(recipe, seed=0, out=out, initial=None)
-    options = RunOptions(resume=True)
-    kept = carry_out(jobs, None, machine=Machine(), listener=Listener(), options=options)
-    assert kept[1] == read_json(out / RESULT_NAME)
-    assert ImageSet
+def test_resume_of_a_finished_run_needs_no_images(tmp_path):
+    recipe = cifar10_resnet20("float").with_epochs(1)
+    train(Job(recipe, 0, tmp_path), noise_for("cifar10"))
+    before = snapshot(tmp_path)
+    command = [
+        "train",
+        "cifar10-resnet20-float",
+        "--epochs",
+        "1",
+        "--resume",
+        "--data",
+        "nowhere",
+        "--out",
+    ]
+    result = invoke(*command, tmp_path)
+    assert result.exit_code == 0, result.output
+    assert "cifar10-resnet20-float@1: finished before, kept" in result.stdout
+    assert snapshot(tmp_path) == before
+    assert invoke(*command, tmp_path, "--seed", 1).exit_code == 1
 
 
 def test_stopped_run_goes_on_to_the_same_bits(trained, tmp_path):
@@ -140,7 +147,9 @@ def test_stopped_run_goes_on_to_the_same_bits(trained, tmp_path):
 
 def test_train_runs_the_very_recipe_that_the_list_prints(tmp_path):
     start_and_stop(signal.SIGINT, "train", "demo-float", "--out", tmp_path)
-    [entry] = [e for e in json.loads(invoke("recipes", "--json").stdout) if e["name"] == "demo-float"]
+    [entry] = [
+        e for e in json.loads(invoke("recipes", "--json").stdout) if e["name"] == "demo-float"
+    ]
     assert len(checkpoints(tmp_path)) == 1
     saved = load_newest(tmp_path, pytest.fail)
     assert json.loads(json.dumps(saved["recipe"])) == entry

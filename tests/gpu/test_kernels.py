@@ -6,6 +6,7 @@ import torch
 from binaryrelax import Binary, PerLayer, Ternary, TernaryThreshold
 from binaryrelax.lab.models import build_network
 from tests.kernels.lockstep import (
+    NAN_OF_CUDA,
     QUANTIZERS,
     Twin,
     assert_follows_mix,
@@ -105,7 +106,7 @@ def test_thirty_steps_of_drift_stay_in_lockstep(quantizer):
             assert_projection(quantizer, weight, x)
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("value", [NAN_OF_CUDA, float("inf")])
 @pytest.mark.parametrize("quantizer", QUANTIZERS, ids=repr)
 def test_one_bad_number_marks_its_weight_and_spoils_no_other(quantizer, value):
     assert_only_the_spoilt_is_marked(quantizer, network_weights(), 5, value)

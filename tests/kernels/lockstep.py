@@ -32,6 +32,7 @@ QUANTIZERS = [
     for granularity in (PerLayer(), PerChannel())
 ]
 TERNARY = [quantizer for quantizer in QUANTIZERS if isinstance(quantizer, Ternary)]
+NAN_OF_CUDA = torch.tensor(0x7FFFFFFF, dtype=torch.int32).view(torch.float32)  # all bits are set
 TIE = 2.0**-44  # relative; the reference takes values this close for equal
 
 
@@ -148,7 +149,7 @@ def assert_recovers(twin: Twin) -> None:
 
 
 def assert_only_the_spoilt_is_marked(
-    quantizer: Quantizer, weights: Sequence[Tensor], spoilt: int, value: float
+    quantizer: Quantizer, weights: Sequence[Tensor], spoilt: int, value: float | Tensor
 ) -> None:
     """One bad number marks its weight; all others are as if it were not there."""
     twin = Twin(quantizer, weights)

@@ -72,9 +72,18 @@ def test_a_channel_must_be_a_run_of_memory():
 def test_positions_in_a_row_must_fit_into_int32():
     for num_weights, fits in ((2**31 - 2**16, True), (2**31 - 2**16 + 1, False), (2**32, False)):
         weight = torch.empty(num_weights, device="meta")
-        assert is_fusible(weight, weight, Ternary()) == fits
+        assert is_fusible(weight, weight, Binary()) == fits
+        assert not is_fusible(weight, weight, Ternary())
     many = torch.empty(2**20, 2**12, device="meta")
-    assert not is_fusible(many, many, Ternary())
+    assert not is_fusible(many, many, Binary())
+    assert is_fusible(many, many, Binary(granularity=PerChannel()))
+
+
+def test_equal_weights_of_a_row_must_fit_into_one_bin():
+    for num_weights, fits in ((2**25 - 1, True), (2**25, False)):
+        weight = torch.empty(num_weights, device="meta")
+        assert is_fusible(weight, weight, Ternary()) == fits
+    many = torch.empty(2**15, 2**12, device="meta")
     assert is_fusible(many, many, Ternary(granularity=PerChannel()))
 
 

@@ -63,6 +63,7 @@ def wait_until(holds: Callable[[], bool], process: subprocess.Popen) -> bool:
         if holds():
             return True
         assert time.monotonic() < end, "it does not come"
+        time.sleep(0.0005)
     return False
 
 

@@ -82,7 +82,16 @@ def test_table_in_a_terminal_fits_its_width(width, tmp_path):
     lines = drawn(progress)
     assert max(map(len, lines)) <= width
     assert "…" not in "".join(lines)
-    assert lines[0].split() == "network epoch phase λ lr loss accuracy images/s".split()
+    assert lines[0].split() == [
+        "network",
+        "epoch",
+        "phase",
+        "λ",
+        "lr",
+        "loss",
+        "accuracy",
+        "images/s",
+    ]
     float_row, ternary_row = lines[1].split(), lines[2].split()
     assert float_row[:4] == ["tiny-float", "4/4", "-", "-"]
     assert ternary_row[:4] == ["tiny-ternary", "4/4", "II", "∞"]

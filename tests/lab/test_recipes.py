@@ -293,7 +293,7 @@ def test_table_of_the_terminal_fits_eighty_columns():
     assert max(map(len, lines)) <= 80
     assert "…" not in text.getvalue()
     headings = next(line.split() for line in lines if "recipe" in line)
-    assert headings == "recipe float bwn binary twn ternary exact also".split()
+    assert headings == ["recipe", "float", "bwn", "binary", "twn", "ternary", "exact", "also"]
     row = next(line.split() for line in lines if "cifar10-resnet20 " in line)
     assert row[1:] == ["92.68", "87.44", "87.82", "88.65", "90.07", "·", "-plus"]
     assert len(lines) < 45

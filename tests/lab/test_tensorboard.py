@@ -1,4 +1,9 @@
-"""TensorBoard logs, read back by TensorBoard's own reader."""
+"""TensorBoard logs, read back by TensorBoard's own reader.
+
+The reader sorts the files of a run by the second they were begun in: the tests wait for the next.
+"""
+
+import time
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -46,6 +51,15 @@ class Failing(Listener):
             raise ConnectionError
 
 
+class Counting(Listener):
+    """Counts the steps, of which two make an epoch."""
+
+    done = 0
+
+    def step_finished(self):
+        self.done += 1
+
+
 def test_log_of_a_run_that_was_cut_off_and_resumed_has_each_epoch_once(tmp_path):
     job = Job(tiny_recipe("binary"), 0, tmp_path)
     options = RunOptions(resume=True, checkpoint_every=2)
@@ -54,19 +68,22 @@ def test_log_of_a_run_that_was_cut_off_and_resumed_has_each_epoch_once(tmp_path)
         train(job, tiny_data(), listener=listener, options=options)
     folder = tmp_path / FOLDER_NAME / "tiny-binary"
     assert len(curves(folder)["accuracy"]) == 3
+    time.sleep(1)
     result = train(job, tiny_data(), listener=TensorBoardLog(tmp_path), options=options)
     assert_complete(folder, result)
 
 
 def test_log_of_a_run_that_was_stopped_within_an_epoch_goes_on(tmp_path):
     job = Job(tiny_recipe("binary"), 0, tmp_path)
-    steps = iter(range(100))
-    stopping = RunOptions(resume=True, should_stop=lambda: next(steps) >= 2)
+    steps = Counting()
+    stopping = RunOptions(resume=True, should_stop=lambda: steps.done == 5)
     with pytest.raises(RunStopped):
-        train(job, tiny_data(), listener=TensorBoardLog(tmp_path), options=stopping)
+        listener = Several(TensorBoardLog(tmp_path), steps)
+        train(job, tiny_data(), listener=listener, options=stopping)
     folder = tmp_path / FOLDER_NAME / "tiny-binary"
     assert len(curves(folder)["accuracy"]) == 2
     going_on = RunOptions(resume=True)
+    time.sleep(1)
     result = train(job, tiny_data(), listener=TensorBoardLog(tmp_path), options=going_on)
     assert_complete(folder, result)
 

@@ -24,10 +24,10 @@ from binaryrelax.kernels.writing import write_relaxed
 from binaryrelax.quantizers import Binary, Quantizer, Ternary, TernaryThreshold
 
 LOG_BINS, LOG_BINS_OF_SHORT_ROWS = 11, 8  # bins of a row, as a power of two
-NUM_NARROWINGS = 2  # planned; one is enough nearly always
+NUM_NARROWINGS = 3  # planned; one is enough nearly always
 MOST_IN_BINS = 1 << 25  # weights of a row: more could overflow a bin
 # Edges around the guess of a ternary cut, in units of it, outside of the bins.
-COARSE_RATIOS = (0.86, 1.15, 1.6, 3.0)
+COARSE_RATIOS = (0.55, 0.75, 0.88, 1.13, 1.4, 2.0, 4.0, 12.0)
 FIRST_GUESS = 0.77  # of the mean magnitude: where the cut of normal weights lies
 
 

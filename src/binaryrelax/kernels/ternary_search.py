@@ -32,8 +32,10 @@ from binaryrelax.kernels.chunks import (
 )
 
 DEPTH = tl.constexpr(8)  # intervals that wait to be searched, the narrowest on top
-COARSE_EDGES = tl.constexpr(4)
-NUM_SUMS = tl.constexpr(8)  # of a chunk: above the bins, all, and those at the coarse edges
+COARSE_EDGES = tl.constexpr(8)
+EDGES_BELOW = tl.constexpr(3)  # of them under the bins
+NUM_EDGES = tl.constexpr(11)  # with the bins' own two, and one at 0
+NUM_SUMS = tl.constexpr(16)  # of a chunk: above the bins, all, those at the coarse edges; padded
 COLUMNS = tl.constexpr(512)
 SMALL_ROW = tl.constexpr(1 << 16)  # weights; small rows have so few that wide bins cost nothing
 JOINED = tl.constexpr(4)  # suspicious bins this close together are searched at once
@@ -220,7 +222,7 @@ def _bracket(row, length, ratios, totals, counts, LOG_BINS: tl.constexpr):
     bottom, ceiling = low << shift, high << shift
     k = tl.arange(0, COARSE_EDGES)
     edges = bits_not_below(guess * tl.load(ratios + k))
-    edges = tl.where(k == 0, tl.minimum(edges, bottom), tl.maximum(edges, ceiling))
+    edges = tl.where(k < EDGES_BELOW, tl.minimum(edges, bottom), tl.maximum(edges, ceiling))
     return bottom, ceiling, shift, edges
 
 
@@ -423,21 +425,31 @@ def _store_edges(
     row, edges, bottom, ceiling, highest, found, found_count, upto, upto_count, length,
     edge_bits, edge_totals, edge_counts,
 ):  # fmt: skip
-    """Brings all edges into increasing order: 0, coarse, the bins' two, three coarse, the top."""
+    """Brings all edges into increasing order: 0, those below the bins, the bins' two, the others.
+
+    Behind them comes the end of all magnitudes.
+    """
     at = row * NUM_SUMS
     k = tl.arange(0, COARSE_EDGES)
-    tl.store(edge_bits + at + tl.where(k == 0, 1, k + 3), edges)
+    tl.store(edge_bits + at + _place_of_coarse(k), edges)
     tl.store(edge_bits + at, 1)
-    tl.store(edge_bits + at + 2, bottom)
-    tl.store(edge_bits + at + 3, ceiling)
-    tl.store(edge_bits + at + 7, highest)
+    tl.store(edge_bits + at + EDGES_BELOW + 1, bottom)
+    tl.store(edge_bits + at + EDGES_BELOW + 2, ceiling)
+    tl.store(edge_bits + at + NUM_EDGES, highest)
     i = tl.arange(0, NUM_SUMS)  # as the chunks have stored them: ceiling, all, coarse edges
-    place = tl.where(i == 0, 3, tl.where(i == 1, 0, tl.where(i == 2, 1, i + 1)))
+    place = tl.where(i == 0, EDGES_BELOW + 2, tl.where(i == 1, 0, _place_of_coarse(i - 2)))
     count = tl.where(i == 1, length, found_count)
-    tl.store(edge_totals + at + place, found, mask=i < 6)
-    tl.store(edge_counts + at + place, count, mask=i < 6)
-    tl.store(edge_totals + at + 2, upto)
-    tl.store(edge_counts + at + 2, upto_count)
+    is_sum = i < COARSE_EDGES + 2
+    tl.store(edge_totals + at + place, found, mask=is_sum)
+    tl.store(edge_counts + at + place, count, mask=is_sum)
+    tl.store(edge_totals + at + EDGES_BELOW + 1, upto)
+    tl.store(edge_counts + at + EDGES_BELOW + 1, upto_count)
+
+
+@triton.jit
+def _place_of_coarse(k):
+    """Where a coarse edge stands among all edges."""
+    return tl.where(k < EDGES_BELOW, k + 1, k + 3)
 
 
 @triton.jit
@@ -445,12 +457,12 @@ def _lowest_suspect_outside(row, edge_bits, edge_totals, edge_counts, best_value
     """The lower edge of the lowest interval outside the bins that could hold a better cut."""
     k = tl.arange(0, NUM_SUMS)
     at = row * NUM_SUMS + k
-    is_interval = (k < 7) & (k != 2)
-    low = tl.load(edge_bits + at, cache_modifier=".cg")
+    is_interval = (k < NUM_EDGES) & (k != EDGES_BELOW + 1)
+    low = tl.load(edge_bits + at, mask=is_interval, other=1, cache_modifier=".cg")
     high = tl.load(edge_bits + at + 1, mask=is_interval, other=1, cache_modifier=".cg")
     upto = tl.load(edge_totals + at, mask=is_interval, other=0.0, cache_modifier=".cg")
     upto_count = tl.load(edge_counts + at, mask=is_interval, other=0, cache_modifier=".cg")
-    has_next = k < 6  # nothing is above the last
+    has_next = k < NUM_EDGES - 1  # nothing is above the last
     above = tl.load(edge_totals + at + 1, mask=has_next, other=0.0, cache_modifier=".cg")
     above_count = tl.load(edge_counts + at + 1, mask=has_next, other=0, cache_modifier=".cg")
     best = tl.load(best_values + row, cache_modifier=".cg")
@@ -464,10 +476,10 @@ def _lowest_suspect_outside(row, edge_bits, edge_totals, edge_counts, best_value
 def _add_chunks(first, num_chunks, partial_totals, partial_counts):
     """The sums of a row from those of its chunks, in their order."""
     k = tl.arange(0, NUM_SUMS)
-    lanes = tl.arange(0, 256)
-    total = tl.zeros([256, NUM_SUMS], tl.float64)
-    count = tl.zeros([256, NUM_SUMS], tl.int32)
-    for position in range(0, num_chunks, 256):
+    lanes = tl.arange(0, 128)
+    total = tl.zeros([128, NUM_SUMS], tl.float64)
+    count = tl.zeros([128, NUM_SUMS], tl.int32)
+    for position in range(0, num_chunks, 128):
         there = (position + lanes < num_chunks)[:, None]
         at = (first + position + lanes)[:, None] * NUM_SUMS + k[None, :]
         total += tl.load(partial_totals + at, there, other=0.0, cache_modifier=".cg")

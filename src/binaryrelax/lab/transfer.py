@@ -86,7 +86,7 @@ def _pack(root: Path, files: list[Path]) -> bytes:
 def _unpack(archive: bytes, folder: Path) -> dict[str, bytes]:
     """The content of each file of an archive, by its name."""
     try:
-        with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+        with tarfile.open(fileobj=io.BytesIO(archive), mode="r:") as files:
             members = files.getmembers()
             for member in members:
                 _refuse_what_we_never_export(member, folder)

@@ -13,17 +13,22 @@ CURVES = ("train_loss", "lr", "strength", "phase", "accuracy", "accuracy_top5")
 
 
 class TensorBoardLog(Listener):
-    """Writes one point per epoch and curve into ``tensorboard/`` of a folder, a run each."""
+    """Writes one point per epoch and curve into ``tensorboard/`` of a folder, a run each.
+
+    What an earlier run of the same recipe has logged is kept as far as it is resumed.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._writer: SummaryWriter | None = None
 
     def run_started(self, recipe: Recipe, steps_per_epoch: int, steps_done: int) -> None:
-        self._writer = SummaryWriter(
-            str(self.folder / FOLDER_NAME / recipe.name),
-            purge_step=steps_done // steps_per_epoch,  # what comes after was not kept
-        )
+        folder = self.folder / FOLDER_NAME / recipe.name
+        if steps_done == 0:
+            for old in folder.glob("events.out.tfevents.*"):
+                old.unlink()
+        # Epochs that were logged after the checkpoint come again: the reader drops the first ones.
+        self._writer = SummaryWriter(str(folder), purge_step=steps_done // steps_per_epoch)
 
     def epoch_finished(self, record: dict[str, Any]) -> None:
         for name in (*CURVES, "accuracy_projected"):

@@ -1,0 +1,36 @@
+"""Measuring time fairly, on the same weights in every run."""
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+Say = Callable[[str], None]
+Result = TypeVar("Result")
+
+
+def normal_weights(size: int) -> Tensor:
+    """Normal weights, the same in every run."""
+    return torch.randn(size, generator=torch.Generator().manual_seed(0))
+
+
+def timed(method: Callable[[], Result]) -> tuple[Result, float]:
+    """What a call returns, and how many seconds it takes."""
+    start = time.perf_counter()
+    result = method()
+    return result, time.perf_counter() - start
+
+
+def interleaved(methods: dict[str, Callable[[], object]], repetitions: int) -> dict[str, float]:
+    """The median time of each method; every repetition runs all of them.
+
+    A machine that is busy for a while then slows all methods alike.
+    """
+    times: dict[str, list[float]] = {name: [] for name in methods}
+    for _ in range(repetitions):
+        for name, method in methods.items():
+            times[name].append(timed(method)[1])
+    return {name: statistics.median(values) for name, values in times.items()}
