@@ -20,6 +20,13 @@ ROOT = Path(__file__).parents[1]
 PAGES = (ROOT / "README.md", ROOT / "docs" / "performance.md")
 DEMO = ROOT / "results" / "fashion-mnist-12k"
 PROJECTION = ROOT / "benchmarks" / "results" / "projection.json"
+STEP = ROOT / "benchmarks" / "results" / "step.json"
+VARIANTS = {
+    "float": "float",
+    "binary": "BinaryRelax, 1 bit",
+    "ternary": "BinaryRelax, ternary (TWN)",
+    "ternary-exact": "BinaryRelax, exact ternary",
+}
 FIGURES = ("last", "best_phase_two")
 METHODS = {
     "demo-float": "float",
@@ -107,6 +114,75 @@ def projection_sweep() -> str:
     return table(("weights", "bits", "bracketed", "full sweep", "faster"), rows) + machine_line()
 
 
+def cifar10() -> str:
+    """The runs of Table 1 that there are."""
+    rows = []
+    for folder in sorted((ROOT / "results" / "cifar10").iterdir()):
+        runs = [read(path) for path in sorted(folder.glob("seed*.json"))]
+        paper = runs[0]["recipe"]["paper_accuracy"]
+        cells = [spread([run["summary"][key] for run in runs]) for key in FIGURES]
+        rows.append((folder.name, "-" if paper is None else f"{paper}", *cells, str(len(runs))))
+    return table(("recipe", "paper", "last", "best of epochs 240–299", "seeds"), rows)
+
+
+def step_alone() -> str:
+    """Milliseconds of a whole training step, and the share that BinaryRelax takes of it."""
+    records = {(r["network"], r["variant"]): r for r in read(STEP)["alone"]}
+    rows = []
+    for network in dict.fromkeys(network for network, _ in records):
+        cells = []
+        for variant in VARIANTS:
+            found = records.get((network, variant))
+            share = f" ({100 * found['share']:.1f} %)" if found and variant != "float" else ""
+            cells.append(f"{found['milliseconds']:.2f} ms{share}" if found else "-")
+        eager = next(r for r in read(STEP)["eager"] if r["network"] == network)
+        cells += [f"{eager['plain_milliseconds']:.1f} ms", f"{eager['parq_milliseconds']:.1f} ms"]
+        rows.append((network, *cells))
+    headings = ("", *VARIANTS.values(), "plain eager PyTorch", "eager with PARQ")
+    return table(headings, rows) + step_machine_line()
+
+
+def step_side_by_side() -> str:
+    """Several networks at once."""
+    record = read(STEP)["side_by_side"]
+    return (
+        f"{record['networks']} times {record['network']} side by side, a CUDA graph and a stream "
+        f"each: {record['milliseconds']:.2f} ms per step and network."
+    )
+
+
+def step_optimizer() -> str:
+    """``optimizer.step()`` in eager mode."""
+    record = read(STEP)["optimizer_step"]
+    base = record["fused SGD"]
+    names = [name for name in record if name not in ("network", "fused SGD")]
+    rows = [(name, f"{record[name]:.2f} ms", f"{record[name] / base:.1f}×") for name in names]
+    return table(
+        (f"`optimizer.step()`, {record['network']}", "eager", "of fused SGD"),
+        [("fused SGD", f"{base:.2f} ms", "1"), *rows],
+    )
+
+
+def step_long_row() -> str:
+    """One tensor of 11 million weights."""
+    record = read(STEP)["long_row"]
+    rows = [
+        (name, f"{1000 * value:,.0f} µs") for name, value in record.items() if name != "weights"
+    ]
+    return table((f"{record['weights']:,} weights in one tensor, inside a CUDA graph", ""), rows)
+
+
+def step_machine_line() -> str:
+    """What the step benchmark ran on."""
+    content = read(STEP)
+    machine = content["environment"]
+    return (
+        f"\n\n{machine['device']}, torch {machine['torch']}, {machine['precision']}, batch "
+        f"{content['batch_size']}; medians of {content['rounds']} interleaved rounds of "
+        f"{content['steps_a_round']} steps."
+    )
+
+
 def spread(values: list[float]) -> str:
     """Mean ± standard deviation."""
     return f"{fmean(values):.2f}" + (f" ± {stdev(values):.2f}" if len(values) > 1 else "")
@@ -145,6 +221,11 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "projection-ternary": projection_ternary,
     "projection-lloyd": projection_lloyd,
     "projection-sweep": projection_sweep,
+    "cifar10": cifar10,
+    "step-alone": step_alone,
+    "step-side-by-side": step_side_by_side,
+    "step-optimizer": step_optimizer,
+    "step-long-row": step_long_row,
 }
 
 if __name__ == "__main__":

@@ -1,93 +1,25 @@
 """Campaigns: all missing cells of a table, in real threads, again and again until all is done."""
 
-import threading
 import time
 from dataclasses import replace
 
 import pytest
 import torch
 
-from binaryrelax.lab.campaign import Campaign, Deadline, recipes_of_table, run_campaign
-from binaryrelax.lab.engine import (
-    FINAL_NAME,
-    RESULT_NAME,
-    Listener,
-    Machine,
-    digest_of,
-    read_json,
-)
+from binaryrelax.lab.campaign import Campaign, Deadline, recipes_of_table
+from binaryrelax.lab.engine import FINAL_NAME, RESULT_NAME, digest_of, read_json
 from binaryrelax.lab.engine.checkpoint import checkpoints
 from binaryrelax.lab.recipes import ALL_RECIPES
+from tests.lab.campaigns import Diary, carry_on, evidence, small_table, stopping_after
 from tests.lab.errors import one_line
-from tests.lab.tiny import METHODS, tiny_data, tiny_recipe
+from tests.lab.tiny import METHODS, tiny_recipe
 
 DATASET = "fashion-mnist-12k"
-
-
-def small_table(epochs=2):
-    """One row of a table: five networks on a few images."""
-    return tuple(tiny_recipe(method, epochs) for method in METHODS)
-
-
-class Diary:
-    """What a campaign does, in the order in which it happens; one listener per run."""
-
-    def __init__(self):
-        self.events, self.num_steps, self.at_once, self.most_at_once = [], 0, 0, 0
-        self._lock = threading.Lock()
-
-    def listener_of(self, job):
-        return _Entries(self, f"{job.recipe.method} {job.seed}")
-
-    def add(self, name, what, *, more=0):
-        with self._lock:
-            self.events.append((what, name))
-            self.at_once += more
-            self.most_at_once = max(self.most_at_once, self.at_once)
-
-    def names(self, what):
-        return [name for event, name in self.events if event == what]
-
-
-class _Entries(Listener):
-    def __init__(self, diary, name):
-        self.diary, self.name = diary, name
-
-    def run_started(self, recipe, steps_per_epoch, steps_done):
-        self.diary.add(self.name, "resumed" if steps_done else "begun", more=1)
-
-    def step_finished(self):
-        self.diary.num_steps += 1
-
-    def run_finished(self, result):
-        self.diary.add(self.name, "finished", more=-1)
-
-
-def carry_on(campaign, diary=None, *, num_jobs=2, should_stop=lambda: False):
-    """Trains what is missing, as the command does."""
-    diary = diary or Diary()
-    return run_campaign(
-        campaign,
-        tiny_data(),
-        machine=Machine(),
-        num_jobs=num_jobs,
-        should_stop=should_stop,
-        listener_of=diary.listener_of,
-    )
 
 
 def snapshot(folder):
     files = [path for path in folder.rglob("*") if path.is_file()]
     return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
-
-
-def evidence(campaign):
-    """What must not depend on how often a campaign was stopped."""
-    found = {}
-    for job in campaign.jobs():
-        result = read_json(campaign.result_file(job))
-        found[job.recipe.name, job.seed] = result["weights"], result["epochs"], result["recipe"]
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -176,10 +108,6 @@ def test_stopped_campaign_goes_on_to_the_same_bits(steps_before_stop, finished, 
     assert num_stopped >= 2
     assert not campaign.missing()
     assert evidence(campaign) == evidence(finished)
-
-
-def stopping_after(num_steps, diary):
-    return lambda: diary.num_steps >= num_steps
 
 
 def test_nothing_is_begun_when_the_time_is_over_before(tmp_path):

@@ -9,8 +9,8 @@ import pytest
 
 from binaryrelax.lab.campaign import Campaign
 from binaryrelax.lab.transfer import _Part, export_files, import_files
+from tests.lab.campaigns import Diary, carry_on, evidence, small_table, stopping_after
 from tests.lab.errors import one_line
-from tests.lab.test_campaign import Diary, carry_on, evidence, small_table, stopping_after
 
 MIB = 1 << 20
 

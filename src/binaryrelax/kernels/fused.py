@@ -25,7 +25,7 @@ from binaryrelax.quantizers import Binary, Quantizer, Ternary, TernaryThreshold
 
 LOG_BINS, LOG_BINS_OF_SHORT_ROWS = 11, 8  # bins of a row, as a power of two
 NUM_NARROWINGS = 3  # planned; one is enough nearly always
-MOST_IN_BINS = 1 << 25  # weights of a row: more could overflow a bin
+MOST_IN_BINS = (1 << 25) - 1  # weights of a row: more could overflow a bin
 # Edges around the guess of a ternary cut, in units of it, outside of the bins.
 COARSE_RATIOS = (0.55, 0.75, 0.88, 1.13, 1.4, 2.0, 4.0, 12.0)
 FIRST_GUESS = 0.77  # of the mean magnitude: where the cut of normal weights lies
@@ -34,10 +34,11 @@ FIRST_GUESS = 0.77  # of the mean magnitude: where the cut of normal weights lie
 def is_fusible(x: Tensor, y: Tensor, quantizer: Quantizer) -> bool:
     """Whether the kernels can do this weight; others take the reference."""
     known = type(quantizer) in (Binary, TernaryThreshold, Ternary)
-    if isinstance(quantizer, Ternary) and y.numel() > MOST_IN_BINS:
-        return False
     plain = x.dtype == y.dtype == torch.float32 and type(y) is Tensor
-    return known and plain and has_row_layout(x, y, quantizer.granularity)
+    if not (known and plain and has_row_layout(x, y, quantizer.granularity)):
+        return False
+    length = Pair(x, y, quantizer.granularity).row_length
+    return length <= MOST_IN_BINS or not isinstance(quantizer, Ternary)
 
 
 class FusedRelaxation:

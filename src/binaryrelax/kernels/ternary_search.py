@@ -219,6 +219,7 @@ def _bracket(row, length, ratios, totals, counts, LOG_BINS: tl.constexpr):
     low = tl.maximum(bits_not_below(guess * from_ratio) >> shift, 1)  # zeros are not counted
     high = tl.maximum(bits_not_below(guess * to_ratio) >> shift, low) + 1
     high = tl.minimum(high, low + (1 << LOG_BINS))
+    high = tl.minimum(high, INFINITY_BITS >> shift)  # 0 * infinity would spoil the sums
     bottom, ceiling = low << shift, high << shift
     k = tl.arange(0, COARSE_EDGES)
     edges = bits_not_below(guess * tl.load(ratios + k))
@@ -340,21 +341,18 @@ def _search_bins(
     low, high = tl.where(there, low, 1), tl.where(there, tl.minimum(high, ceiling), 2)
     spacing = as_float64(low + 1) - as_float64(low)
     inner = n.to(tl.float64) * as_float64(low) + offsets * spacing
-    upto, upto_count = base + tl.sum(inner, 0), base_count + tl.sum(n, 0)
-    above = upto - tl.cumsum(inner, 0)
-    above_count = upto_count - tl.cumsum(n, 0)
-    best = _take_best(
-        row, low, above + inner, above_count + n, there, best_values, totals, counts, cuts
-    )
+    # From the top down: a sum that went through smaller magnitudes would not be exact.
+    upto = base + tl.cumsum(inner, 0, reverse=True)
+    upto_count = base_count + tl.cumsum(n, 0, reverse=True)
+    above, above_count = upto - inner, upto_count - n
+    best = _take_best(row, low, upto, upto_count, there, best_values, totals, counts, cuts)
     is_suspect = there & (n >= 2) & (low + 1 < high)
-    is_suspect &= _can_be_better(
-        low, high, above, above_count, above + inner, above_count + n, best, SLACK
-    )
+    is_suspect &= _can_be_better(low, high, above, above_count, upto, upto_count, best, SLACK)
     _push(
         row, is_suspect, low, high, above, above_count, depth,
         depths, lows, highs, above_totals, above_counts, LOG_BINS,
     )  # fmt: skip
-    return upto, upto_count
+    return base + tl.sum(inner, 0), base_count + tl.sum(n, 0)
 
 
 @triton.jit
