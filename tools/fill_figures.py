@@ -122,7 +122,7 @@ def cifar10() -> str:
         paper = runs[0]["recipe"]["paper_accuracy"]
         cells = [spread([run["summary"][key] for run in runs]) for key in FIGURES]
         rows.append((folder.name, "-" if paper is None else f"{paper}", *cells, str(len(runs))))
-    return table(("recipe", "paper", "last", "best of epochs 240–299", "seeds"), rows)
+    return table(("recipe", "paper", "last", "best of Phase II", "seeds"), rows)
 
 
 def step_alone() -> str:
