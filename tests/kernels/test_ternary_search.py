@@ -17,7 +17,7 @@ from tests.kernels.lockstep import (
 )
 from tests.kernels.rows import LARGEST, hard_rows, staircase
 from tests.quantizers.adversarial import KINDS, rows_of_every_kind
-from tests.quantizers.cases import level_values, random_weights, with_granularity
+from tests.quantizers.cases import level_values, random_weights, same_bits, with_granularity
 
 pytestmark = QUIET
 ROUNDING = 2.0**-50  # of A^2/B in float64
@@ -125,6 +125,18 @@ def test_a_cut_beyond_the_edges_of_an_old_guess():
     row = torch.tensor([3.3e38] * 100 + [1.6e38])
     twin.overwrite([row])
     assert_optimal(row, assert_same_as_fresh(twin)[0])
+
+
+@pytest.mark.parametrize("seed", [2, 14])
+def test_the_sum_of_the_kept_weights_is_exact(seed):
+    """Their mean lies in the middle of two float32 numbers: the least error would be seen."""
+    g = torch.Generator().manual_seed(seed)
+    small = 0.01 * torch.rand(400, generator=g) * 2 ** (-30 * torch.rand(400, generator=g))
+    row = torch.cat([torch.tensor([1.0, 1 + 2.0**-23]), small])
+    twin = Twin(Ternary(), [torch.full_like(row, 1e20)])
+    twin.relax(1.0)
+    twin.overwrite([row])
+    assert same_bits(assert_same_as_fresh(twin)[0], Ternary().project(row))
 
 
 def test_the_largest_floats_are_not_lost():

@@ -4,7 +4,9 @@ Each writes what it holds at the end to FOLDER, under its own name.
 """
 
 import sys
+from copy import deepcopy
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import torch
@@ -17,13 +19,26 @@ from tests.lab.tiny import tiny_data, tiny_recipe
 NUM_IMAGES = 33  # batches of 16, 16 and 1: the last has no image for the second rank
 
 
-def trained(machine: Machine) -> dict[str, torch.Tensor]:
-    """Every tensor of a relaxed network after its epochs: parameters, y, momentum, statistics."""
+def started(machine: Machine) -> Trainer:
+    """A network before its first step."""
     recipe = tiny_recipe("ternary", epochs=2)
     trainer = Trainer(recipe, tiny_data(NUM_IMAGES), seed=0, machine=machine)
     trainer.start()
+    return trainer
+
+
+def resumed(machine: Machine) -> Trainer:
+    """A network that goes on from what another one had saved inside its first epoch."""
+    before, after = started(machine), started(machine)
+    list(islice(before.steps(), 2))
+    after.load_state(deepcopy(before.state()))
+    return after
+
+
+def result(trainer: Trainer) -> dict[str, torch.Tensor]:
+    """Every tensor after the last epoch: parameters, y, momentum, statistics; and the records."""
     records = []
-    while trainer.epoch < recipe.epochs:
+    while trainer.epoch < trainer.recipe.epochs:
         list(trainer.steps())
         records.append(trainer.epoch_record())
     optimizer, names = trainer.optimizer, trainer.weights.names
@@ -32,7 +47,9 @@ def trained(machine: Machine) -> dict[str, torch.Tensor]:
         **trainer.model.state_dict(),
         **{f"y {names[x]}": y for x, y in optimizer.float_weights.items()},
         **{f"momentum {index}": values["momentum_buffer"] for index, values in momenta.items()},
-        "records": torch.tensor([[r["train_loss"], r["accuracy"]] for r in records]),
+        "records": torch.tensor(
+            [[r["train_loss"], r["accuracy"]] for r in records], dtype=torch.double
+        ),
     }
 
 
@@ -52,10 +69,14 @@ def gradients(machine: Machine) -> list[list[torch.Tensor]]:
 
 
 def main(folder: Path) -> None:
-    """Both, on this rank."""
+    """All of it, on this rank."""
     torch.set_num_threads(1)
     with this_machine() as machine:
-        held = {"trained": trained(machine), "gradients": gradients(machine)}
+        held = {
+            "whole": result(started(machine)),
+            "resumed": result(resumed(machine)),
+            "gradients": gradients(machine),
+        }
         torch.save(held, folder / f"{machine.share.rank}.pt")
 
 

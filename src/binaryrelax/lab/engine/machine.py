@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 import torch
-from torch import Tensor, distributed
+from torch import Tensor, distributed, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from binaryrelax.lab.data import Share
 from binaryrelax.lab.data.source import WHOLE
@@ -47,6 +48,19 @@ class Machine:
     def is_first(self) -> bool:
         """Whether this process writes the files and speaks."""
         return self.share.rank == 0
+
+    def parallel(self, model: nn.Module) -> nn.Module:
+        """The network with its gradients averaged over all processes, if there are several."""
+        if not self.is_distributed:
+            return model
+        network = DistributedDataParallel(model)
+        if self.deterministic or not self.is_gpu:
+            # After its first backward pass it would arrange gradients anew, and so sum them in
+            # another order: a resumed run would not take the same step as one that went through.
+            # The price is that gradients are only sent once all of them are there.
+            network.reducer._push_all_rebuilt_params()
+            network.reducer._rebuild_buckets()
+        return network
 
     def gathered(self, value: Tensor) -> Tensor:
         """The values of all processes, in a new first dimension; all of them must call it."""

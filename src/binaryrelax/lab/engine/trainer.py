@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor, distributed, nn
 from torch.nn import functional
-from torch.nn.parallel import DistributedDataParallel
 
 from binaryrelax import Binary, BinaryRelax, Quantizer, select_weights
 from binaryrelax.lab.data import EpochPlan, ImageSource
@@ -54,9 +53,7 @@ class Trainer:
 
     def start(self) -> None:
         """Makes the optimizer; from here on a quantized network holds relaxed weights."""
-        self.network: nn.Module = self.model
-        if self.machine.is_distributed:
-            self.network = DistributedDataParallel(self.model)
+        self.network = self.machine.parallel(self.model)
         self.optimizer = self._optimizer()
         self.evaluation = Evaluation(self.model, self.data, self.machine)
         self._loss: Callable[..., Tensor] = BatchLoss(self.network, self.data, self.machine)
