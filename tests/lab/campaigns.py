@@ -46,13 +46,13 @@ class _Entries(Listener):
         self.diary.add(self.name, "finished", more=-1)
 
 
-def carry_on(campaign, diary=None, *, num_jobs=2, should_stop=lambda: False):
+def carry_on(campaign, diary=None, *, num_jobs=2, should_stop=lambda: False, machine=None):
     """Trains what is missing, as the command does."""
     diary = diary or Diary()
     return run_campaign(
         campaign,
         tiny_data(),
-        machine=Machine(),
+        machine=machine or Machine(),
         num_jobs=num_jobs,
         should_stop=should_stop,
         listener_of=diary.listener_of,

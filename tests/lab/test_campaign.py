@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from binaryrelax.lab.campaign import Campaign, Deadline, recipes_of_table
-from binaryrelax.lab.engine import FINAL_NAME, RESULT_NAME, digest_of, read_json
+from binaryrelax.lab.engine import FINAL_NAME, RESULT_NAME, Machine, digest_of, read_json
 from binaryrelax.lab.engine.checkpoint import checkpoints
 from binaryrelax.lab.recipes import ALL_RECIPES
 from tests.lab.campaigns import Diary, carry_on, evidence, small_table, stopping_after
@@ -167,6 +167,21 @@ def test_small_networks_are_not_shared_among_threads(tmp_path):
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(1)
+
+
+def test_run_that_ends_does_not_switch_determinism_off_for_the_others(tmp_path):
+    class Watching(Diary):
+        def add(self, name, what, *, more=0):
+            super().add(name, what, more=more)
+            switches.append((what, name, torch.are_deterministic_algorithms_enabled()))
+
+    switches = []
+    long = replace(tiny_recipe("twn", epochs=20), name="tiny-long")
+    campaign = Campaign(recipes=(*small_table(1)[:2], long), out=tmp_path)
+    carry_on(campaign, Watching(), machine=Machine(deterministic=True))
+    assert switches[-1] == ("finished", "twn 0", True)
+    assert all(is_on for _, _, is_on in switches)
+    assert not torch.are_deterministic_algorithms_enabled()
 
 
 def test_tables_of_the_command():

@@ -1,4 +1,5 @@
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -18,6 +19,7 @@ from binaryrelax.lab.engine import (
     train,
     write_atomically,
 )
+from binaryrelax.lab.engine.trainer import Trainer
 from tests.lab.tiny import METHODS, tiny_data, tiny_recipe
 
 QUANTIZED = ["bwn", "binary", "twn", "ternary"]
@@ -197,3 +199,16 @@ def test_a_failed_write_keeps_the_old_file_and_no_rubbish(tmp_path):
         write_atomically(path, "not bytes")
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_networks_built_side_by_side_depend_on_their_own_seed_only():
+    """Seeds of a campaign with several jobs: the threads do not draw each other's numbers."""
+
+    def first_weights(seed):
+        trainer = Trainer(tiny_recipe("float"), tiny_data(), seed=seed)
+        return torch.cat([p.detach().flatten() for p in trainer.model.parameters()])
+
+    alone = [first_weights(seed) for seed in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        beside = list(pool.map(first_weights, range(8)))
+    assert all(torch.equal(a, b) for a, b in zip(alone, beside, strict=True))

@@ -30,7 +30,7 @@ def test_killed_twice_a_run_ends_with_the_same_bits(tmp_path):
     second = start(out, module="tests.lab.tiny_command")
     assert wait_until(lambda: has_checkpoint(out / "checkpoints"), second)
     kill(second)
-    assert run(out, module="tests.lab.tiny_command") == (0, "", "")
+    train_both(out)
     assert evidence(out) == evidence(tmp_path / "whole")
     assert not is_writing(out)
 
@@ -61,4 +61,5 @@ def test_killed_at_twenty_moments_the_command_ends_with_the_same_bits(tmp_path):
             shutil.rmtree(out)
     assert run(*COMMAND, "--out", out)[0] == 0
     assert evidence(out) == expected
+    print("TORN", num_torn)
     assert num_torn > 0

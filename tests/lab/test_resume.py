@@ -3,14 +3,16 @@ import time
 from dataclasses import replace
 
 import pytest
+from typer.testing import CliRunner
 
 from binaryrelax import Ternary
+from binaryrelax.cli import app
 from binaryrelax.lab.data import load_dataset
 from binaryrelax.lab.engine import HISTOGRAMS_NAME, Listener, Machine, RunOptions, RunStopped
 from binaryrelax.lab.engine.checkpoint import checkpoints
 from binaryrelax.lab.jobs import carry_out, job_with_ancestor
 from binaryrelax.lab.recipes import find_recipe
-from tests.lab.command import evidence, files_in, finish, run, start, wait_for_line
+from tests.lab.command import evidence, files_in, finish, start, wait_for_line
 from tests.lab.interrupted import train_tiny
 from tests.lab.tiny import tiny_recipe
 
@@ -107,19 +109,20 @@ def test_the_command_survives_signals_in_both_networks(tmp_path, whole_command):
     assert lines[0].startswith("Stopped. 1 of 2 networks are finished")
     assert lines[1].startswith("A checkpoint was written: demo-ternary@1 stopped after 0.")
 
-    status, said, errors = run(*COMMAND, "--out", tmp_path, "--resume")
-    assert (status, errors) == (0, "")
-    assert "[1/2] demo-float@1: finished before, kept" in said
-    assert "[2/2] demo-ternary@1: BinaryRelax ternary, resumed at epoch 0." in said
+    done = CliRunner().invoke(app, [*COMMAND, "--out", str(tmp_path), "--resume"])
+    assert done.exit_code == 0
+    assert "[1/2] demo-float@1: finished before, kept" in done.output
+    assert "[2/2] demo-ternary@1: BinaryRelax ternary, resumed at epoch 0." in done.output
     assert evidence(tmp_path) == whole_command[1]
 
     before = files_in(tmp_path)
-    status, said, errors = run(*COMMAND, "--out", tmp_path, "--resume")
-    assert (status, errors) == (0, "")
-    assert said.count("finished before, kept") == 2
+    done = CliRunner().invoke(app, [*COMMAND, "--out", str(tmp_path), "--resume"])
+    assert done.exit_code == 0
+    assert done.output.count("finished before, kept") == 2
     assert files_in(tmp_path) == before
 
 
+@pytest.mark.slow
 def test_a_second_signal_ends_it_at_once(tmp_path):
     process = start("train", "demo-float", "--out", tmp_path)
     wait_for_line(process, "[1/1] demo-float")

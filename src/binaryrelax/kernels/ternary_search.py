@@ -131,7 +131,10 @@ def search_around_guess(
     )  # fmt: skip
     tl.debug_barrier()
     lowest = _lowest_suspect_outside(row, edge_bits, edge_totals, edge_counts, best_values)
+    has_suspects_inside = tl.load(depths + row, cache_modifier=".cg") > 0
     if lowest < highest:  # search everything from there on, beginning with nothing above
+        lowest = tl.where(has_suspects_inside, tl.minimum(lowest, bottom), lowest)
+        tl.debug_barrier()  # what is replaced below has been read
         tl.store(lows + row * DEPTH, lowest)
         tl.store(highs + row * DEPTH, highest)
         tl.store(above_totals + row * DEPTH, 0.0)

@@ -267,10 +267,15 @@ def _histograms_of_largest_layer(trainer: Trainer) -> WeightHistograms:
 
 
 def _describe_checkpoint(path: Path | None) -> dict[str, str] | None:
-    """Name and digest of a checkpoint; its folder is named after the recipe that made it."""
+    """Name and digest of a checkpoint; its folder is named after the recipe that made it.
+
+    In a campaign that folder holds one for each seed.
+    """
     if path is None:
         return None
-    return {"name": f"{path.parent.name}/{path.name}", "digest": digest_of(path)}
+    folder = path.parent
+    where = folder.name if not folder.name.startswith("seed") else "/".join(folder.parts[-2:])
+    return {"name": f"{where}/{path.name}", "digest": digest_of(path)}
 
 
 def _describe_weights(path: Path, trainer: Trainer) -> dict[str, Any]:

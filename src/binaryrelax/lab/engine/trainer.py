@@ -1,6 +1,7 @@
 """The training loop."""
 
 import math
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,6 +16,8 @@ from binaryrelax.lab.engine.evaluation import Evaluation
 from binaryrelax.lab.engine.machine import Machine
 from binaryrelax.lab.models import build_network
 from binaryrelax.lab.recipes import Recipe, plain
+
+_BUILDING = threading.Lock()
 
 
 class Trainer:
@@ -283,7 +286,10 @@ def _blank(batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 
 
 def _network(recipe: Recipe, data: ImageSource, seed: int) -> nn.Module:
-    """A network whose first weights depend on the seed only."""
-    with torch.random.fork_rng(devices=[]):
+    """A network whose first weights depend on the seed only.
+
+    One at a time: networks that are built side by side would draw from each other's numbers.
+    """
+    with _BUILDING, torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return build_network(recipe.network, data.num_channels, data.num_classes)
