@@ -67,8 +67,11 @@ def test_adversarial_rows_in_lockstep(quantizer):
         assert_lockstep(Twin(quantizer, [weight]), mixes=(0.3,))
 
 
-def test_a_nearly_flat_staircase():
-    assert_lockstep(Twin(Ternary(), [staircase(1000)]), mixes=())
+def test_nearly_flat_staircases():
+    """Hundreds of cuts are nearly as good as the best, in rows of all sizes."""
+    lengths = (300, 1000, 9001, 100_000)
+    rows = [staircase(n, noise, seed=n) for n in lengths for noise in (1e-3, 1e-6)]
+    assert_lockstep(Twin(Ternary(), [staircase(1000), *rows]), mixes=())
 
 
 def test_pareto_tails_of_millions():

@@ -20,7 +20,11 @@ from tests.kernels.exact import Cut, cut_of, value_ratio
 from tests.quantizers.cases import same_bits, ulps_apart, with_granularity
 
 pytest.importorskip("triton", reason="the kernels are written in Triton")
-from binaryrelax.kernels.fused import FusedRelaxation, is_fusible as is_fusible
+from binaryrelax.kernels.fused import (
+    LOG_BINS as LOG_BINS,
+    FusedRelaxation,
+    is_fusible as is_fusible,
+)
 
 IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = torch.device("cpu" if IS_INTERPRETED else "cuda")

@@ -32,7 +32,32 @@ def hard_rows(n: int) -> dict[str, Tensor]:
     }
 
 
-def staircase(n: int) -> Tensor:
-    """sqrt(k) - sqrt(k-1): A^2/B is the same for every cut, up to the rounding of the weights."""
+def staircase(n: int, noise: float = 0.0, seed: int = 0) -> Tensor:
+    """sqrt(k) - sqrt(k-1): A^2/B is the same for every cut, up to noise and rounding."""
     k = torch.arange(1, n + 1, dtype=torch.float64)
-    return (k.sqrt() - (k - 1).sqrt()).float()
+    g = torch.Generator().manual_seed(seed)
+    return ((k.sqrt() - (k - 1).sqrt()) * (1 + noise * torch.randn(n, generator=g))).float()
+
+
+def any_row(seed: int) -> Tensor:
+    """A row of some length, kind and scale: each seed another one."""
+    g = torch.Generator().manual_seed(seed)
+
+    def one_of(*choices: float) -> float:
+        return choices[int(torch.randint(len(choices), (), generator=g))]
+
+    n = int(one_of(2, 5, 40, 300))
+    normal = torch.randn(n, generator=g, dtype=torch.float64)
+    uniform = torch.rand(n, generator=g, dtype=torch.float64)
+    kinds = (
+        normal,
+        uniform ** one_of(-0.3, -0.5, -0.7, -1.5),
+        (one_of(0.1, 1, 3, 8) * normal).exp(),
+        torch.where(uniform < one_of(0.1, 0.5, 0.9), 1, one_of(0.01, 0.4, 0.6))
+        * (1 + 1e-4 * normal),
+        (12 * uniform).floor() * one_of(1, 0.1, 1e-40),
+        normal * (uniform < 0.5),
+        staircase(n, one_of(0, 1e-6, 1e-3), seed),
+        normal * one_of(1e-42, 1e-30, 1e30, 1e37),
+    )
+    return (kinds[seed % len(kinds)] * one_of(1, 1e-3, 1e3)).clamp(-LARGEST, LARGEST).float()

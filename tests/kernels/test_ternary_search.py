@@ -7,6 +7,8 @@ from hypothesis import given, strategies as st
 from binaryrelax import Binary, PerChannel, PerLayer, Ternary, TernaryThreshold
 from tests.kernels.exact import best_cut, cut_of, value_ratio
 from tests.kernels.lockstep import (
+    IS_INTERPRETED,
+    LOG_BINS,
     QUANTIZERS,
     QUIET,
     Twin,
@@ -15,7 +17,7 @@ from tests.kernels.lockstep import (
     assert_same_as_fresh,
     assert_scale,
 )
-from tests.kernels.rows import LARGEST, hard_rows, staircase
+from tests.kernels.rows import LARGEST, any_row, hard_rows, staircase
 from tests.quantizers.adversarial import KINDS, rows_of_every_kind
 from tests.quantizers.cases import level_values, random_weights, same_bits, with_granularity
 
@@ -31,6 +33,14 @@ def assert_optimal(row, projected):
         assert value_ratio(found, best) > 1 - ROUNDING
     else:
         assert found.count == 0
+
+
+def search_as_large_rows(monkeypatch):
+    """Rows beyond 65,536 weights have narrower bins; the interpreter would take too long there."""
+    if not IS_INTERPRETED:
+        pytest.skip("a compiled kernel holds the constant; tests/gpu has rows of that size")
+    monkeypatch.setattr("binaryrelax.kernels.ternary_search.SMALL_ROW", 0)
+    monkeypatch.setattr("binaryrelax.kernels.fused.LOG_BINS_OF_SHORT_ROWS", LOG_BINS)
 
 
 @pytest.mark.parametrize("quantizer", [Binary(), TernaryThreshold(), Ternary()], ids=repr)
@@ -66,6 +76,31 @@ def test_a_nearly_flat_staircase():
     """Hundreds of cuts are nearly as good as the best: the last launch goes on by itself."""
     row = staircase(300)
     assert_optimal(row, Twin(Ternary(), [row]).relax(1.0)[0])
+
+
+@pytest.mark.parametrize("as_large_rows", [False, True])
+def test_noisy_staircases(as_large_rows, monkeypatch):
+    """Suspects lie on both sides of the first bins' ends; none is forgotten."""
+    if as_large_rows:
+        search_as_large_rows(monkeypatch)
+    rows = [staircase(300, noise=1e-3, seed=seed) for seed in (0, 11, 15)]
+    for row, projected in zip(rows, Twin(Ternary(), rows).relax(1.0), strict=True):
+        assert_optimal(row, projected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("as_large_rows", [False, True])
+def test_rows_of_all_kinds_after_each_other(as_large_rows, monkeypatch):
+    """Each row is first searched with the guess that another row has left."""
+    if as_large_rows:
+        search_as_large_rows(monkeypatch)
+    rows = [any_row(seed) for seed in range(80)]
+    for n in {len(row) for row in rows}:
+        same_length = [row for row in rows if len(row) == n]
+        twin = Twin(Ternary(), [same_length[-1]])
+        for row in same_length:
+            twin.overwrite([row])
+            assert_optimal(row, assert_same_as_fresh(twin)[0])
 
 
 @pytest.mark.slow

@@ -1,3 +1,7 @@
+import os
+import signal
+import time
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -5,7 +9,7 @@ from safetensors.torch import load_file, save_file
 
 from binaryrelax.lab.engine import FINAL_NAME, RESULT_NAME, digest_of, read_json
 from binaryrelax.lab.models import build_network
-from tests.lab.command import run
+from tests.lab.command import children_of, finish, run, start, wait_for_line
 
 CLASSES = ("n01", "n02", "n03")
 NUM_TRAIN, NUM_TEST = 3, 1  # of each class
@@ -57,3 +61,19 @@ def test_two_ranks_train_on_photographs_and_report_top1_and_top5(tree, float_net
     assert result["summary"]["last_top5"] == 100 and result["summary"]["in_q"] is True
     counter = load_file(out / FINAL_NAME)["bn1.num_batches_tracked"]
     assert counter.item() == 2  # the second batch has one image, and none for the second rank
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("num_ranks", [0, 2])
+def test_decoders_live_until_the_checkpoint_is_written(num_ranks, tree, float_network, tmp_path):
+    """A signal to the whole group, as torchrun and timeout send it, reaches the decoders too."""
+    given = ("--data", tree, "--init", float_network, "--out", tmp_path / "run", "--epochs", "50")
+    process = start(*COMMAND, *given, num_ranks=num_ranks)
+    wait_for_line(process, "epoch 1/50")
+    time.sleep(1)
+    pids = [process.pid] if num_ranks else [process.pid, *children_of(process.pid)]
+    for pid in pids:
+        os.kill(pid, signal.SIGTERM)
+    status, said, errors = finish(process)
+    assert status == (1 if num_ranks else 143), errors
+    assert said.count("A checkpoint was written") == 1

@@ -11,9 +11,9 @@ NUM_KILLS = 20
 COMMAND = ("train", "demo-ternary", "--epochs", "2", "--checkpoint-every", "1", "--resume")
 
 
-def is_writing(out):
-    """Whether a file of the run is half written at the moment."""
-    return any(out.rglob(".*.part"))
+def half_written(out):
+    """The files that are being written at the moment, or were when a process was killed."""
+    return set(out.rglob(".*.part"))
 
 
 def has_checkpoint(out):
@@ -25,35 +25,34 @@ def test_killed_twice_a_run_ends_with_the_same_bits(tmp_path):
     out = tmp_path / "killed"
     first = start(out, module="tests.lab.tiny_command")
     assert wait_until(lambda: has_checkpoint(out), first)
-    assert wait_until(lambda: is_writing(out), first)
+    assert wait_until(lambda: half_written(out), first)
     kill(first)
     second = start(out, module="tests.lab.tiny_command")
     assert wait_until(lambda: has_checkpoint(out / "checkpoints"), second)
     kill(second)
     train_both(out)
     assert evidence(out) == evidence(tmp_path / "whole")
-    assert not is_writing(out)
+    assert not half_written(out)
 
 
 @pytest.mark.slow
 def test_killed_at_twenty_moments_the_command_ends_with_the_same_bits(tmp_path):
     """Runs are killed and resumed until they are through, and begun anew until all kills are done.
 
-    A third of the kills wait for a file to be half written; at least one must come in time.
+    A third of the kills wait for a file to be half written; at least half of them come in time.
     """
     assert run(*COMMAND, "--out", tmp_path / "whole")[0] == 0
     expected = evidence(tmp_path / "whole")
-    moments, num_kills, num_torn, out = random.Random(0), 0, 0, tmp_path / "killed"
+    moments, num_kills, torn, out = random.Random(0), 0, set(), tmp_path / "killed"
     while num_kills < NUM_KILLS:
         process = start(*COMMAND, "--out", out)
-        delay = moments.uniform(2, 6)
-        time.sleep(delay)
+        time.sleep(moments.uniform(2, 6))
         if num_kills % 3 == 2:
-            wait_until(lambda: is_writing(out), process)
+            wait_until(lambda: half_written(out) - torn, process)
         if process.poll() is None:
             kill(process)
             num_kills += 1
-            num_torn += is_writing(out)
+            torn.update(half_written(out))
         else:
             status, _, errors = finish(process)
             assert (status, errors) == (0, "")
@@ -61,5 +60,4 @@ def test_killed_at_twenty_moments_the_command_ends_with_the_same_bits(tmp_path):
             shutil.rmtree(out)
     assert run(*COMMAND, "--out", out)[0] == 0
     assert evidence(out) == expected
-    print("TORN", num_torn)
-    assert num_torn > 0
+    assert len(torn) >= 3

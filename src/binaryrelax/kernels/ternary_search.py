@@ -222,8 +222,8 @@ def _bracket(row, length, ratios, totals, counts, LOG_BINS: tl.constexpr):
     low = tl.maximum(bits_not_below(guess * from_ratio) >> shift, 1)  # zeros are not counted
     high = tl.maximum(bits_not_below(guess * to_ratio) >> shift, low) + 1
     high = tl.minimum(high, low + (1 << LOG_BINS))
-    high = tl.minimum(high, INFINITY_BITS >> shift)  # 0 * infinity would spoil the sums
-    bottom, ceiling = low << shift, high << shift
+    bottom = low << shift
+    ceiling = tl.minimum(high << shift, INFINITY_BITS)  # 0 * infinity would spoil the sums
     k = tl.arange(0, COARSE_EDGES)
     edges = bits_not_below(guess * tl.load(ratios + k))
     edges = tl.where(k < EDGES_BELOW, tl.minimum(edges, bottom), tl.maximum(edges, ceiling))

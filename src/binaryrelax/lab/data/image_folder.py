@@ -1,6 +1,7 @@
 """Photographs in folders, one per class, decoded while the network trains: ImageNet."""
 
 import os
+import signal
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass
@@ -166,6 +167,7 @@ class ImageFolder(ImageSource):
             sampler=numbers,
             num_workers=self.num_workers,
             pin_memory=on_gpu,
+            worker_init_fn=_leave_signals_to_the_parent,
             generator=torch.Generator(),  # else it would draw from the global one
         )
         for batch in loader:
@@ -176,6 +178,15 @@ class ImageFolder(ImageSource):
                 images.to(self.device, non_blocking=on_gpu),
                 labels.to(self.device, non_blocking=on_gpu),
             )
+
+
+def _leave_signals_to_the_parent(worker: int) -> None:
+    """Lets a decoder live on when its whole group is told to end, as torchrun and timeout do.
+
+    The process that trains still needs its images until it has written a checkpoint.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def load_imagenet(data: Path, *, download: bool = False) -> ImageFolder:

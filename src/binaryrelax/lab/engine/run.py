@@ -9,7 +9,6 @@ from statistics import fmean
 from typing import Any
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
 
 from binaryrelax.lab.data import ImageSource
@@ -29,6 +28,7 @@ from binaryrelax.lab.engine.histograms import WeightHistograms
 from binaryrelax.lab.engine.inspection import inspect_layers, size_of_network
 from binaryrelax.lab.engine.listener import Listener
 from binaryrelax.lab.engine.machine import Machine
+from binaryrelax.lab.engine.network import load_network
 from binaryrelax.lab.engine.trainer import Trainer
 from binaryrelax.lab.recipes import Recipe, plain
 
@@ -128,17 +128,6 @@ def train(
             note=listener.note,
         )
         return _Run(job, listener, options or RunOptions()).carry_out(trainer)
-
-
-def load_network(path: Path, recipe: Recipe) -> dict[str, Tensor]:
-    """The tensors of a safetensors file; a `ValueError` that names the file if it is not one."""
-    try:
-        return load_file(path)
-    except Exception as error:  # safetensors raises an error of its own kind
-        raise ValueError(
-            f"{path}, the network that {recipe.name} starts from, cannot be read ({error}); "
-            "give a safetensors file with --init"
-        ) from error
 
 
 class _Run:

@@ -1,7 +1,6 @@
 """The training loop."""
 
 import math
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,10 +13,8 @@ from binaryrelax.lab.data import EpochPlan, ImageSource
 from binaryrelax.lab.engine.capture import GraphedFunction
 from binaryrelax.lab.engine.evaluation import Evaluation
 from binaryrelax.lab.engine.machine import Machine
-from binaryrelax.lab.models import build_network
+from binaryrelax.lab.engine.network import new_network, take_over
 from binaryrelax.lab.recipes import Recipe, plain
-
-_BUILDING = threading.Lock()
 
 
 class Trainer:
@@ -43,9 +40,9 @@ class Trainer:
         self.recipe, self.seed, self.note = recipe, seed, note
         self.machine = machine or Machine()
         self.data = data.to(self.machine.device)
-        self.model = _network(recipe, data, seed)
+        self.model = new_network(recipe, data, seed)
         if initial is not None:
-            self.model.load_state_dict(initial)
+            take_over(self.model, initial, recipe)
         self.model.to(device=self.machine.device, memory_format=torch.channels_last)
         self.num_steps = 0
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=self.machine.device)
@@ -283,13 +280,3 @@ def _blank(batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     For a process that has no part in a small batch: the others wait for its gradients all the same.
     """
     return tuple(tensor.new_zeros(1, *tensor.shape[1:]) for tensor in batch)
-
-
-def _network(recipe: Recipe, data: ImageSource, seed: int) -> nn.Module:
-    """A network whose first weights depend on the seed only.
-
-    One at a time: networks that are built side by side would draw from each other's numbers.
-    """
-    with _BUILDING, torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return build_network(recipe.network, data.num_channels, data.num_classes)

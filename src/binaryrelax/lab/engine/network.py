@@ -1,0 +1,48 @@
+"""The network of a run before its first step."""
+
+import threading
+from pathlib import Path
+from textwrap import shorten
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from binaryrelax.lab.data import ImageSource
+from binaryrelax.lab.models import build_network
+from binaryrelax.lab.recipes import Recipe
+
+_BUILDING = threading.Lock()
+
+
+def new_network(recipe: Recipe, data: ImageSource, seed: int) -> nn.Module:
+    """A network whose first weights depend on the seed only.
+
+    One at a time: networks that are built side by side would draw from each other's numbers.
+    """
+    with _BUILDING, torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return build_network(recipe.network, data.num_channels, data.num_classes)
+
+
+def load_network(path: Path, recipe: Recipe) -> dict[str, Tensor]:
+    """The tensors of a safetensors file; a `ValueError` that names the file if it is not one."""
+    try:
+        return load_file(path)
+    except Exception as error:  # safetensors raises an error of its own kind
+        raise ValueError(
+            f"{path}, the network that {recipe.name} starts from, cannot be read ({error}); "
+            "give a safetensors file with --init"
+        ) from error
+
+
+def take_over(model: nn.Module, tensors: dict[str, Tensor], recipe: Recipe) -> None:
+    """Gives the model these tensors; a `ValueError` if they are those of another network."""
+    try:
+        model.load_state_dict(tensors)
+    except RuntimeError as error:  # it lists every tensor that does not fit
+        reason = shorten(str(error).partition(":")[2], 160, placeholder=" ...")
+        raise ValueError(
+            f"{recipe.name} cannot start from another network than {recipe.network} for its "
+            f"classes ({reason}); give a file of such a one with --init"
+        ) from error
