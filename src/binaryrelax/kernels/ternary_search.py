@@ -337,6 +337,7 @@ def _search_bins(
             n = tl.load(bin_counts + k, cache_modifier=".cg").to(tl.int32)
             offsets = packed.to(tl.float64)
             tl.store(bin_counts + k, tl.zeros([1 << LOG_BINS], tl.int64))
+    tl.debug_barrier()  # all bins have been read
     tl.store(bins + k, tl.zeros([1 << LOG_BINS], tl.int64))
     low = bottom + (k << shift)
     high = low + ((k * 0 + 1) << shift)

@@ -71,8 +71,12 @@ class FusedWeights:
     def relax(self, mix: Mapping[torch.device, Tensor]) -> None:
         """Write x of the weights taken over; ``mix`` is λ/(λ+1), a scalar on each device."""
         for device, groups in (self._groups or {}).items():
-            for group in groups:
-                group(mix[device])
+            with torch.cuda.device(device):  # kernels go to the current one
+                for group in groups:
+                    group(mix[device])
+        # Autograd must notice that x has changed, as it does when torch itself writes it.
+        if self._relaxed:
+            torch.autograd.graph.increment_version(list(self._relaxed))
 
     def show_float_weights(self) -> None:
         """p <- y without a copy: the parameters lend their names to y's memory."""

@@ -168,6 +168,8 @@ class ImageFolder(ImageSource):
             num_workers=self.num_workers,
             pin_memory=on_gpu,
             worker_init_fn=_leave_signals_to_the_parent,
+            # A plain fork would copy locks that threads of the training process hold: it can hang.
+            multiprocessing_context="forkserver" if self.num_workers else None,
             generator=torch.Generator(),  # else it would draw from the global one
         )
         for batch in loader:
