@@ -2,9 +2,11 @@
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass
+from multiprocessing import forkserver
 from pathlib import Path
 
 import numpy as np
@@ -161,13 +163,14 @@ class ImageFolder(ImageSource):
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """The decoded batches in order, on the device."""
         on_gpu = self.device.type == "cuda"
+        if self.num_workers:
+            _start_deaf_server()
         loader = DataLoader(
             DecodedBatches(views),
             batch_size=None,
             sampler=numbers,
             num_workers=self.num_workers,
             pin_memory=on_gpu,
-            worker_init_fn=_leave_signals_to_the_parent,
             # A plain fork would copy locks that threads of the training process hold: it can hang.
             multiprocessing_context="forkserver" if self.num_workers else None,
             generator=torch.Generator(),  # else it would draw from the global one
@@ -182,13 +185,22 @@ class ImageFolder(ImageSource):
             )
 
 
-def _leave_signals_to_the_parent(worker: int) -> None:
-    """Lets a decoder live on when its whole group is told to end, as torchrun and timeout do.
+def _start_deaf_server() -> None:
+    """Starts the process that decoders are forked from, so that it and they ignore signals.
 
-    The process that trains still needs its images until it has written a checkpoint.
+    Those who end a run signal the whole group, as torchrun and timeout do; but the process that
+    trains needs its images until it has written a checkpoint. Decoders must be deaf from their
+    birth: loading torch takes them a second or two.
     """
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
+    if threading.current_thread() is not threading.main_thread():
+        return  # only the main thread may say what signals do
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, signal.SIG_IGN) for number in numbers]
+    try:
+        forkserver.ensure_running()
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
 
 
 def load_imagenet(data: Path, *, download: bool = False) -> ImageFolder:
