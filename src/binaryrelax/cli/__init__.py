@@ -1,0 +1,67 @@
+"""The command ``binaryrelax``: parses, calls the lab, prints. Each command is a file."""
+
+import signal
+from importlib import import_module
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+import binaryrelax
+from binaryrelax.cli.options import DebugOption
+from binaryrelax.cli.speech import complain
+
+# Each is the function of that name in the file of that name; `--help` lists them in this order.
+COMMANDS = (
+    "demo",
+    "recipes",
+    "train",
+    "campaign",
+    "report",
+    "bench",
+)
+
+app = typer.Typer(
+    name="binaryrelax",
+    help="Train networks whose weights take 1 or 2 bits, and check that they do.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def run() -> int:
+    """Runs the command with the arguments of the process and returns its exit status."""
+    try:
+        app()
+    except KeyboardInterrupt:
+        complain("interrupted")
+        return 128 + signal.SIGINT
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    return 0
+
+
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        Console().print(f"binaryrelax {binaryrelax.__version__}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def binaryrelax_command(
+    context: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_say_version, is_eager=True, help="Say the version."),
+    ] = False,
+    debug: DebugOption = False,
+) -> None:
+    """Train networks whose weights take 1 or 2 bits, and check that they do."""
+    context.obj = debug
+
+
+for name in COMMANDS:
+    app.command(name)(getattr(import_module(f"{__name__}.{name}"), name))

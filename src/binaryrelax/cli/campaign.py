@@ -1,0 +1,91 @@
+"""`binaryrelax campaign`: all cells of a table."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from binaryrelax.cli.errors import one_line_errors
+from binaryrelax.cli.options import (
+    DataOption,
+    DebugOption,
+    DeterministicOption,
+    DownloadOption,
+    PrecisionOption,
+)
+from binaryrelax.cli.speech import say
+from binaryrelax.lab.campaign import Campaign, Deadline, recipes_of_table
+from binaryrelax.lab.data import load_dataset
+from binaryrelax.lab.engine import this_machine
+from binaryrelax.lab.jobs import prepare_folder
+from binaryrelax.lab.showing import show_campaign
+from binaryrelax.lab.stopping import stop_wishes
+from binaryrelax.lab.transfer import export_files, import_files
+
+
+def campaign(
+    context: typer.Context,
+    table: Annotated[str, typer.Argument(help="cifar10, cifar100, imagenet, cifar10-plus, ...")],
+    data: DataOption = None,
+    download: DownloadOption = False,
+    out: Annotated[Path, typer.Option(help="The folder for runs/ and results/.")] = Path(
+        "campaign"
+    ),
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="Recipes by pattern; may be repeated. Their ancestors come along."),
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Seeds of each cell, from 0 on.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Networks trained side by side.")] = 1,
+    minutes: Annotated[
+        float | None, typer.Option(min=0, help="End, with checkpoints, inside this time.")
+    ] = None,
+    import_state: Annotated[
+        Path | None, typer.Option(help="First take over a state that was exported elsewhere.")
+    ] = None,
+    export_state: Annotated[
+        Path | None, typer.Option(help="At the end write the state here, in files of 15 MiB.")
+    ] = None,
+    precision: PrecisionOption = None,
+    deterministic: DeterministicOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Train the missing cells of a table, several networks side by side, float ancestors first.
+
+    It goes on from its checkpoints and skips what is finished: repeat the command until all is
+    done.
+
+    Examples:
+
+        binaryrelax campaign cifar10 --jobs 4 --minutes 9
+
+        binaryrelax campaign cifar10-plus --only '*resnet20*' --seeds 3 --jobs 4
+
+        binaryrelax campaign cifar10 --minutes 9 --import-state old --export-state new
+    """
+    console = Console()
+    with one_line_errors(debug or context.obj), stop_wishes() as wish:
+        deadline = Deadline(minutes, wish)
+        cells = recipes_of_table(table)
+        plan = Campaign(recipes=cells, out=out, only=tuple(only or ("*",)), num_seeds=seeds)
+        all_jobs = plan.jobs()
+        prepare_folder(out)
+        if import_state is not None:
+            say(console, f"{len(import_files(import_state, out))} files taken over")
+        num_missing = len(plan.missing())
+        say(console, f"{num_missing} of {len(all_jobs)} runs are to be done")
+        try:
+            if num_missing:
+                with this_machine(precision=precision, deterministic=deterministic) as machine:
+                    images = load_dataset(
+                        plan.dataset, data=data, download=download, in_turn=machine.ranks.in_turn
+                    )
+                    show_campaign(console, plan, images, machine, jobs, deadline)
+        finally:  # what other runs have brought must not be lost with one that failed
+            if export_state is not None:
+                parts = export_files(out, plan.state_files(), export_state)
+                say(console, f"state     {export_state} ({len(parts)} parts)")
+        say(console, f"results   {out / 'results'}")
+        if wish():
+            raise typer.Exit(wish.exit_status)

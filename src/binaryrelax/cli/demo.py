@@ -1,0 +1,86 @@
+"""`binaryrelax demo`: five small networks and a report, in two minutes."""
+
+from pathlib import Path
+from shlex import quote
+from typing import Annotated
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from binaryrelax.cli.errors import one_line_errors
+from binaryrelax.cli.options import DebugOption, SeedOption
+from binaryrelax.cli.speech import say
+from binaryrelax.lab.demo import demo_recipes, write_demo_report
+from binaryrelax.lab.engine import Machine, RunOptions
+from binaryrelax.lab.jobs import jobs_of, prepare_folder
+from binaryrelax.lab.recipes import demo_float
+from binaryrelax.lab.showing import Showing
+
+
+def demo(
+    context: typer.Context,
+    out: Annotated[Path, typer.Option(help="The folder for results, page and picture.")] = Path(
+        "demo"
+    ),
+    seed: SeedOption = 0,
+    epochs: Annotated[
+        int | None,
+        typer.Option(min=1, help=f"Epochs of each network, instead of {demo_float().epochs}."),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Keep what is finished and go on from checkpoints.")
+    ] = False,
+    debug: DebugOption = False,
+) -> None:
+    """Train five small networks on embedded images and write a report: about two minutes.
+
+    A float network first; from it BWN, BinaryRelax with binary weights, TWN, and BinaryRelax with
+    ternary weights. Needs neither a GPU nor a network connection.
+
+    Examples:
+
+        binaryrelax demo
+
+        binaryrelax demo --out /tmp/demo --seed 1
+
+        binaryrelax demo --epochs 3        (a quick look)
+
+        binaryrelax demo --resume          (after an interruption)
+    """
+    console = Console()
+    with one_line_errors(debug or context.obj):
+        recipes = demo_recipes(epochs)
+        length = "" if epochs is None else f" --epochs {epochs}"
+        again = f"binaryrelax demo --out {quote(str(out))} --seed {seed}{length} --resume"
+        prepare_folder(out)
+        jobs = jobs_of(recipes, seed=seed, out=out)
+        show = Showing(console, jobs, again)
+        # On the CPU even where there is a GPU: the same bits for everybody.
+        show.training(Machine(), RunOptions(resume=resume, checkpoint_every=1))
+        runs = write_demo_report(out, recipes)
+    console.print(_result_table(runs))
+    say(console, f"\nreport    {out / 'report.html'}  (open it in a browser: curves, weights)")
+    say(console, f"picture   {out / 'picture.png'}")
+    say(console, f"networks  {out}/*/final.safetensors, with their figures in result.json")
+
+
+def _result_table(runs: list) -> Table:
+    """The results of the demo as a table for the terminal."""
+    from binaryrelax.lab.report.table import SHORT_HEADINGS, table_row
+
+    start = runs[0].result["recipe"]["phase_two_epoch"] + 1
+    table = Table(
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        caption=f"Last: test accuracy (%) after the last epoch. Best: from epoch {start} on.\n"
+        "To Q: distance of the final weights to the quantized set.\n"
+        "Weights: those of the convolutions, scales counted.",
+        caption_justify="left",
+    )
+    for position, heading in enumerate(SHORT_HEADINGS):
+        table.add_column(heading, justify="right" if position else "left", no_wrap=True)
+    for finished in runs:
+        table.add_row(*table_row(finished).short_cells())
+    return table

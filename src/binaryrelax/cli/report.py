@@ -1,0 +1,35 @@
+"""`binaryrelax report`: tables and curves of finished runs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from binaryrelax.cli.errors import one_line_errors
+from binaryrelax.cli.options import DebugOption
+from binaryrelax.cli.speech import say
+
+
+def report(
+    context: typer.Context,
+    folder: Annotated[Path, typer.Argument(help="Where result files are, at any depth.")],
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+    debug: DebugOption = False,
+) -> None:
+    """Write the paper's tables and curves beside ours as one self-contained page.
+
+    Examples:
+
+        binaryrelax report results --out report.html
+
+        binaryrelax report campaign/results
+    """
+    from binaryrelax.lab.report import write_report
+
+    console = Console()
+    with one_line_errors(debug or context.obj):
+        summary = write_report(folder, out)
+        for note in summary.notes:
+            say(console, f"note: {note}")
+        say(console, f"{summary.num_runs} runs of {summary.num_recipes} recipes in {out}")

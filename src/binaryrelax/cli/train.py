@@ -1,0 +1,94 @@
+"""`binaryrelax train`: one recipe."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from binaryrelax.cli.errors import one_line_errors
+from binaryrelax.cli.options import (
+    DataOption,
+    DebugOption,
+    DeterministicOption,
+    DownloadOption,
+    PrecisionOption,
+    SeedOption,
+)
+from binaryrelax.cli.speech import say
+from binaryrelax.lab.engine import RunOptions, this_machine
+from binaryrelax.lab.jobs import job_with_ancestor, prepare_folder
+from binaryrelax.lab.recipes import find_recipe
+from binaryrelax.lab.showing import Showing, summary_line
+
+
+def train(
+    context: typer.Context,
+    recipe: Annotated[str, typer.Argument(help="A name that `binaryrelax recipes` lists.")],
+    data: DataOption = None,
+    download: DownloadOption = False,
+    out: Annotated[
+        Path | None, typer.Option(help="The run folder; runs/RECIPE/seedN if not given.")
+    ] = None,
+    init: Annotated[
+        Path | None,
+        typer.Option(help="Start from this safetensors file instead of a float ancestor."),
+    ] = None,
+    seed: SeedOption = 0,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="Scale the whole recipe; named RECIPE@N then.")
+    ] = None,
+    precision: PrecisionOption = None,
+    deterministic: DeterministicOption = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the newest checkpoint in the run folder.")
+    ] = False,
+    checkpoint_every: Annotated[int, typer.Option(min=1, help="Epochs between checkpoints.")] = 5,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Write TensorBoard logs into the run folder.")
+    ] = False,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Change a setting: key=value; named RECIPE+key=value then."),
+    ] = None,
+    debug: DebugOption = False,
+) -> None:
+    """Train one recipe. A quantized one trains its float ancestor first, inside the run folder.
+
+    Under torchrun all processes share each batch. SIGINT and SIGTERM end with a checkpoint.
+
+    Examples:
+
+        binaryrelax train cifar10-resnet20-binary --data ~/cifar --out runs/binary
+
+        binaryrelax train cifar10-resnet20-binary --out runs/binary --resume
+
+        binaryrelax train demo-ternary --epochs 3 --set lr=0.05 --tensorboard
+
+        torchrun --nproc-per-node 4 -m binaryrelax train imagenet-resnet18-ternary
+            --data /imagenet --init resnet18.safetensors
+    """
+    with one_line_errors(debug or context.obj):
+        chosen = find_recipe(recipe).with_settings(_settings(set_ or []))
+        chosen = chosen if epochs is None else chosen.with_epochs(epochs)
+        out = out or Path("runs") / chosen.name / f"seed{seed}"
+        prepare_folder(out)
+        jobs = job_with_ancestor(chosen, seed=seed, out=out, initial=init)
+        options = RunOptions(resume=resume, checkpoint_every=checkpoint_every)
+        with this_machine(precision=precision, deterministic=deterministic) as machine:
+            console = Console(quiet=not machine.ranks.is_first)
+            show = Showing(console, jobs, "the same command with --resume")
+            log = out if tensorboard and machine.ranks.is_first else None
+            results = show.training(machine, options, images=(data, download), log=log)
+        if results[-1]:
+            say(console, summary_line(results[-1]["summary"]))
+            say(console, f"files     {out}/ (result.json, final.safetensors)")
+
+
+def _settings(given: list[str]) -> dict[str, str]:
+    """The key=value pairs of --set."""
+    pairs = [item.partition("=") for item in given]
+    for key, equals, _ in pairs:
+        if not equals:
+            raise ValueError(f"--set {key}: write it as key=value, for example --set lr=0.05")
+    return {key.strip(): value.strip() for key, _, value in pairs}
