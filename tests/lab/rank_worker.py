@@ -77,7 +77,7 @@ def main(folder: Path) -> None:
             "resumed": result(resumed(machine)),
             "gradients": gradients(machine),
         }
-        torch.save(held, folder / f"{machine.share.rank}.pt")
+        torch.save(held, folder / f"{machine.ranks.share.rank}.pt")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ import pickle
 import resource
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
 import torch
@@ -14,9 +13,7 @@ from binaryrelax.lab.engine import FINAL_NAME, RESULT_NAME, Job, RunOptions, Run
 from binaryrelax.lab.engine.checkpoint import MAGIC, checkpoints, load_newest, save_checkpoint
 from binaryrelax.lab.recipes import find_recipe
 from tests.lab.command import ENVIRONMENT, ROOT, evidence, files_in
-from tests.lab.errors import one_line
 from tests.lab.interrupted import After, train_tiny
-from tests.lab.tiny import tiny_recipe
 
 CONTENT = {"recipe": {"lr": 0.1}, "numbers": torch.arange(5), "nested": [{"epoch": 0}, None, "inf"]}
 
@@ -171,20 +168,6 @@ def test_a_whole_file_with_something_else_inside_is_refused(tmp_path):
     lines = []
     assert load_newest(tmp_path, lines.append) is None
     assert len(lines) == 1
-
-
-@pytest.mark.parametrize("other", ["recipe", "seed", "initial_checkpoint"])
-def test_a_checkpoint_of_another_run_is_refused(other, stopped, tiny_runs):
-    before = files_in(stopped)
-    job = {
-        "recipe": {"recipe": replace(tiny_recipe("ternary"), lr=0.2)},
-        "seed": {"seed": 1},
-        "initial_checkpoint": {"initial": tiny_runs / "tiny-float" / FINAL_NAME},
-    }[other]
-    with pytest.raises(ValueError, match=f"of another run \\({other} differs\\)") as caught:
-        train_tiny(stopped, resume=True, **job)
-    assert str(stopped) in one_line(caught) and "--out" in one_line(caught)
-    assert files_in(stopped) == before
 
 
 def test_a_new_run_forgets_the_checkpoints_of_before(stopped):

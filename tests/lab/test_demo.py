@@ -8,6 +8,7 @@ from binaryrelax.lab.demo import demo_recipes, write_demo_report
 from binaryrelax.lab.engine import FINAL_NAME, RESULT_NAME, Listener, Machine, RunOptions
 from binaryrelax.lab.jobs import carry_out, jobs_of
 from binaryrelax.lab.progress import Clock, LiveProgress, PlainProgress
+from tests.lab.command import files_in
 from tests.lab.tiny import METHODS, tiny_data, tiny_recipe
 
 
@@ -70,11 +71,12 @@ def test_resume_keeps_finished_runs(recipes, tmp_path):
     assert [r["weights"] for r in again] == [r["weights"] for r in first]
 
 
-def test_resume_with_another_seed_trains_again(recipes, tmp_path):
+def test_resume_with_another_seed_is_refused_and_changes_nothing(recipes, tmp_path):
     run_demo(tmp_path, recipes)
-    listener = Counting()
-    run_demo(tmp_path, recipes, seed=1, resume=True, listener=listener)
-    assert listener.trained == list(METHODS)
+    before = files_in(tmp_path)
+    with pytest.raises(ValueError, match="tiny-float holds a finished run with --seed 0 instead"):
+        run_demo(tmp_path, recipes, seed=1, resume=True)
+    assert files_in(tmp_path) == before
 
 
 def test_resume_notices_a_changed_checkpoint(recipes, tmp_path):

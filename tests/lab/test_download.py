@@ -1,13 +1,18 @@
 import threading
+import time
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
+from torch import distributed
 
-from binaryrelax.lab.data import download_cifar, load_cifar
-from tests.lab import cifar_files
+from binaryrelax.lab.data import Share, download_cifar, fetch_missing_cifar, load_cifar
+from binaryrelax.lab.engine.ranks import Ranks
+from tests.lab import cifar_files, command
 from tests.lab.cifar_files import ARCHIVES, assert_complete
 from tests.lab.errors import one_line
+from tests.ranks import run_on_ranks
 
 
 class Server:
@@ -16,6 +21,23 @@ class Server:
     class Handler(SimpleHTTPRequestHandler):
         def log_message(self, *arguments):
             pass
+
+    class Counting(Handler):
+        """Writes down each request, and takes its time."""
+
+        def do_GET(self):
+            self.write_down()
+            super().do_GET()
+
+        def do_CONNECT(self):
+            """What a proxy is asked to do for https."""
+            self.write_down()
+            self.send_error(503)
+
+        def write_down(self):
+            with (Path(self.directory) / "requests").open("a") as file:
+                file.write(f"{self.path}\n")
+            time.sleep(0.3)
 
     class Breaking(Handler):
         """Promises more than it sends."""
@@ -113,3 +135,34 @@ def test_a_failing_download_keeps_what_was_there(offered, tmp_path):
     with pytest.raises(ValueError, match="cannot be downloaded"):
         download_cifar("cifar10", tmp_path, home="http://127.0.0.1:9/", digests=digests)
     assert old.read_bytes() == b"old"
+
+
+def fetch_on_this_rank(data, home, digests):
+    """What each of several processes does with --download; how many images it then has."""
+    ranks = Ranks(Share(distributed.get_rank(), distributed.get_world_size()), is_group=True)
+    ranks.in_turn(partial(fetch_missing_cifar, "cifar10", data, home=home, digests=digests))
+    return load_cifar("cifar10", data, digests=digests).num_train
+
+
+def test_one_of_two_ranks_fetches_and_the_other_waits(offered, tmp_path):
+    folder, digests = offered
+    data = tmp_path / "data"
+    with Server(folder, Server.Counting) as home:
+        counts = run_on_ranks(fetch_on_this_rank, 2, tmp_path / "ranks", data, home, digests)
+    assert (folder / "requests").read_text() == "/cifar-10-binary.tar.gz\n"
+    assert [path.name for path in data.iterdir()] == ["cifar-10-binary.tar.gz"]
+    assert counts == [load_cifar("cifar10", data, digests=digests).num_train] * 2
+
+
+def test_only_one_rank_of_the_command_asks_the_network(tmp_path, monkeypatch):
+    """Their proxy refuses: all end, in the words of the one that asked."""
+    with Server(tmp_path, Server.Counting) as proxy:
+        monkeypatch.setitem(command.ENVIRONMENT, "https_proxy", proxy)
+        monkeypatch.setitem(command.ENVIRONMENT, "no_proxy", "")
+        arguments = ("train", "cifar10-resnet20-float", "--download", "--data", tmp_path / "data")
+        status, _, errors = command.run(*arguments, "--out", tmp_path / "out", num_ranks=2)
+    assert status == 1
+    assert (tmp_path / "requests").read_text() == "www.cs.toronto.edu:443\n"
+    complaints = [line for line in errors.splitlines() if line.startswith("binaryrelax: ")]
+    assert complaints and all("cannot be downloaded" in line for line in complaints)
+    assert list((tmp_path / "data").iterdir()) == []

@@ -74,7 +74,7 @@ def carry_out(
         listener: who hears of the progress.
         options: those of each run.
     """
-    if not options.resume and machine.is_first:
+    if not options.resume and machine.ranks.is_first:
         for job in jobs:
             (job.folder / RESULT_NAME).unlink(missing_ok=True)
             forget_checkpoints(job.folder)

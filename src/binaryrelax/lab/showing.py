@@ -10,7 +10,15 @@ from rich.console import Console
 
 from binaryrelax.lab.campaign import Campaign, run_campaign
 from binaryrelax.lab.data import ImageSource, load_dataset
-from binaryrelax.lab.engine import Job, Listener, Machine, RunOptions, RunStopped, Several
+from binaryrelax.lab.engine import (
+    Job,
+    Listener,
+    Machine,
+    RunOptions,
+    RunStopped,
+    Several,
+    refuse_other_runs,
+)
 from binaryrelax.lab.jobs import carry_out
 from binaryrelax.lab.progress import LiveProgress, PlainProgress, describe_phase
 from binaryrelax.lab.recipes import Recipe
@@ -49,11 +57,18 @@ class Showing:
             Stopped: a signal came; what was kept has been said.
         """
         recipes = [job.recipe for job in self.jobs]
+        if options.resume:
+            refuse_other_runs(self.jobs, machine.precision)
         if options.resume and not any(self._has_begun(job) for job in self.jobs):
             self._say(f"Nothing is saved in {self.jobs[-1].folder} yet: starting afresh.")
         data = None
         if not (options.resume and all(job.is_finished() for job in self.jobs)):
-            data = load_dataset(recipes[-1].dataset, data=images[0], download=images[1])
+            data = load_dataset(
+                recipes[-1].dataset,
+                data=images[0],
+                download=images[1],
+                in_turn=machine.ranks.in_turn,
+            )
         display = LiveProgress if self.console.is_terminal else PlainProgress
         with stop_wishes() as wish, display(self.console, recipes) as progress:
             listener = Several(progress, _tensorboard_log(log)) if log else progress

@@ -1,11 +1,13 @@
 """Image sets: what a network is trained on and tested with."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from binaryrelax.lab.data.cifar import (
     SETS as CIFAR_SETS,
     download_cifar as download_cifar,
-    has_cifar,
+    fetch_missing_cifar as fetch_missing_cifar,
     load_cifar as load_cifar,
 )
 from binaryrelax.lab.data.fashion_mnist import load_fashion_mnist as load_fashion_mnist
@@ -24,13 +26,20 @@ DATASETS = ("fashion-mnist-12k", *CIFAR_SETS, "imagenet")
 DEFAULT_FOLDER = Path("data")
 
 
-def load_dataset(name: str, *, data: Path | None = None, download: bool = False) -> ImageSource:
+def load_dataset(
+    name: str,
+    *,
+    data: Path | None = None,
+    download: bool = False,
+    in_turn: Callable[[Callable[[], None]], None] = lambda work: work(),
+) -> ImageSource:
     """The image set of that name.
 
     Args:
         data: the folder or archive that holds it, ``./data`` if not given; the embedded set needs
             none.
         download: fetch CIFAR into that folder if it is not there.
+        in_turn: lets several processes do that one after the other.
     """
     if name not in DATASETS:
         raise ValueError(f"no dataset is called {name!r}; there are: {', '.join(DATASETS)}")
@@ -39,6 +48,6 @@ def load_dataset(name: str, *, data: Path | None = None, download: bool = False)
     data = DEFAULT_FOLDER if data is None else data
     if name == "imagenet":
         return load_imagenet(data, download=download)
-    if download and not has_cifar(name, data):
-        download_cifar(name, data)
+    if download:
+        in_turn(partial(fetch_missing_cifar, name, data))
     return load_cifar(name, data)

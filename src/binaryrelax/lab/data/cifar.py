@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -52,9 +53,10 @@ def download_cifar(
     return folder / archive
 
 
-def has_cifar(name: str, data: Path) -> bool:
-    """Whether `data` is or holds official files of the set, complete or not."""
-    return find_files(SETS[name].layouts, data) is not None
+def fetch_missing_cifar(name: str, data: Path, **source: Any) -> None:
+    """Downloads the set unless `data` is or holds official files of it, complete or not."""
+    if find_files(SETS[name].layouts, data) is None:
+        download_cifar(name, data, **source)
 
 
 def _read(cifar: Cifar, data: Path, digests: Mapping[str, str]) -> tuple[Decoded, Decoded]:

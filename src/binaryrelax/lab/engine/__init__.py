@@ -10,10 +10,11 @@ from binaryrelax.lab.engine.files import (
     write_json as write_json,
 )
 from binaryrelax.lab.engine.inspection import inspect_layers as inspect_layers
+from binaryrelax.lab.engine.job import Job as Job
 from binaryrelax.lab.engine.listener import Listener as Listener, Several as Several
 from binaryrelax.lab.engine.machine import Machine as Machine, this_machine as this_machine
+from binaryrelax.lab.engine.resuming import refuse_other_runs as refuse_other_runs
 from binaryrelax.lab.engine.run import (
-    Job as Job,
     RunOptions as RunOptions,
     RunStopped as RunStopped,
     train as train,

@@ -23,7 +23,7 @@ def describe_environment(machine: Machine) -> dict[str, str | int | bool | None]
         "platform": f"{platform.system()} {platform.machine()}",
         "device": device,
         "threads": torch.get_num_threads(),
-        "processes": machine.share.world_size,
+        "processes": machine.ranks.share.world_size,
         "precision": machine.precision,
         "deterministic": machine.deterministic,
         "git_commit": git_commit(Path(binaryrelax.__file__)),

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import Tensor, nn
 
 from binaryrelax.lab.data import ImageSource
 from binaryrelax.lab.engine.capture import GraphedFunction
@@ -17,10 +17,10 @@ class Evaluation:
 
     def __init__(self, model: nn.Module, data: ImageSource, machine: Machine) -> None:
         self.model, self.data, self.machine = model, data, machine
-        self.ranks = (1, 5) if data.reports_top5 else (1,)
-        self._num_right = torch.zeros(len(self.ranks), dtype=torch.long, device=machine.device)
+        self.places = (1, 5) if data.reports_top5 else (1,)
+        self._num_right = torch.zeros(len(self.places), dtype=torch.long, device=machine.device)
         self._count: Callable[..., None] = self._count_right
-        if machine.is_gpu and not machine.is_distributed:
+        if machine.is_gpu and not machine.ranks.is_group:
             self._count = GraphedFunction(self._count_right)
 
     @torch.no_grad()
@@ -28,13 +28,12 @@ class Evaluation:
         """Percentages of the whole test set: "accuracy", and for ImageNet "accuracy_top5"."""
         self._num_right.zero_()
         self.model.eval()
-        for batch in self.data.test_batches(self._batch_size, self.machine.share):
+        for batch in self.data.test_batches(self._batch_size, self.machine.ranks.share):
             self._count(*batch)
         self.model.train()
-        if self.machine.is_distributed:
-            distributed.all_reduce(self._num_right)
-        shares = [100 * right / self.data.num_test for right in self._num_right.tolist()]
-        return dict(zip(("accuracy", "accuracy_top5"), shares, strict=False))
+        num_right = self.machine.ranks.total(self._num_right).tolist()
+        percentages = [100 * right / self.data.num_test for right in num_right]
+        return dict(zip(("accuracy", "accuracy_top5"), percentages, strict=False))
 
     @property
     def _batch_size(self) -> int:
@@ -46,6 +45,6 @@ class Evaluation:
         images, labels = self.data.look_up_test(*batch)
         with self.machine.autocast():
             scores = self.model(images)
-        best = scores.topk(min(max(self.ranks), scores.shape[1])).indices
+        best = scores.topk(min(max(self.places), scores.shape[1])).indices
         is_right = best == labels[:, None]
-        self._num_right += torch.stack([is_right[:, :rank].sum() for rank in self.ranks])
+        self._num_right += torch.stack([is_right[:, :place].sum() for place in self.places])

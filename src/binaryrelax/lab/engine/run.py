@@ -12,25 +12,26 @@ import torch
 from torch import Tensor
 
 from binaryrelax.lab.data import ImageSource
-from binaryrelax.lab.engine.checkpoint import forget_checkpoints, load_newest, save_checkpoint
+from binaryrelax.lab.engine.checkpoint import forget_checkpoints, save_checkpoint
 from binaryrelax.lab.engine.environment import describe_environment
 from binaryrelax.lab.engine.files import (
     FINAL_NAME,
     HISTOGRAMS_NAME,
     RESULT_NAME,
     digest_of,
-    read_json,
     remove_unfinished,
     write_json,
     write_tensors,
 )
 from binaryrelax.lab.engine.histograms import WeightHistograms
 from binaryrelax.lab.engine.inspection import inspect_layers, size_of_network
+from binaryrelax.lab.engine.job import Job
 from binaryrelax.lab.engine.listener import Listener
 from binaryrelax.lab.engine.machine import Machine
 from binaryrelax.lab.engine.network import load_network
+from binaryrelax.lab.engine.resuming import load_saved
 from binaryrelax.lab.engine.trainer import Trainer
-from binaryrelax.lab.recipes import Recipe, plain
+from binaryrelax.lab.recipes import Recipe
 
 STEPS_BETWEEN_AGREEMENTS = 16  # GPUs ask each other whether to stop, which makes them wait
 
@@ -40,42 +41,6 @@ class RunStopped(Exception):
 
     def __init__(self, recipe: Recipe, epochs_done: float) -> None:
         super().__init__(f"{recipe.name} stopped after {epochs_done:.2f} of {recipe.epochs} epochs")
-
-
-@dataclass(frozen=True)
-class Job:
-    """What to train, and where its files go.
-
-    Args:
-        recipe: every setting.
-        seed: all that is random follows from it.
-        folder: the run folder.
-        initial: the ``final.safetensors`` of the network to start from.
-    """
-
-    recipe: Recipe
-    seed: int
-    folder: Path
-    initial: Path | None = None
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """What decides the result, as it stands in ``result.json``."""
-        return {
-            "recipe": plain(self.recipe),
-            "seed": self.seed,
-            "initial_checkpoint": _describe_checkpoint(self.initial),
-        }
-
-    def is_finished(self) -> bool:
-        """Whether the folder holds a complete run of this very job."""
-        try:
-            read_json(self.folder / HISTOGRAMS_NAME)
-            result = read_json(self.folder / RESULT_NAME)
-            is_this = self.identity.items() <= result.items()
-            return is_this and result["weights"]["digest"] == digest_of(self.folder / FINAL_NAME)
-        except (OSError, ValueError, LookupError, TypeError):
-            return False  # missing, damaged or something else: train it again
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +80,7 @@ def train(
 
     Raises:
         RunStopped: `options.should_stop` said so.
+        ValueError: it was to be resumed, and the folder holds another run.
     """
     machine, listener = machine or Machine(), listener or Listener()
     own_stream = torch.cuda.stream(torch.cuda.Stream()) if machine.is_gpu else nullcontext()
@@ -134,7 +100,8 @@ class _Run:
     """The epochs of a run, what is recorded about them, and the files."""
 
     def __init__(self, job: Job, listener: Listener, options: RunOptions) -> None:
-        self.recipe, self.folder, self.identity = job.recipe, job.folder, job.identity
+        self.job, self.recipe, self.folder = job, job.recipe, job.folder
+        self.identity = job.identity
         self.listener, self.options = listener, options
         self.epochs: list[dict[str, Any]] = []
         self.seconds_before = 0.0
@@ -142,14 +109,17 @@ class _Run:
 
     def carry_out(self, trainer: Trainer) -> dict[str, Any]:
         """Trains from the beginning or the newest checkpoint, and writes the results."""
-        saved = self._saved_state() if self.options.resume else None
-        if trainer.machine.is_first:
+        ranks = trainer.machine.ranks
+        saved = None
+        if self.options.resume:
+            saved = load_saved(self.job, trainer.machine.precision, self.listener.note)
+        if ranks.is_first:
             self._prepare_folder(keep_checkpoints=saved is not None)
         self.histograms = _histograms_of_largest_layer(trainer)
         trainer.start()
         if saved is not None:
             self._restore(trainer, saved)
-        if not trainer.machine.all_have(trainer.num_steps):
+        if not ranks.all_have(trainer.num_steps):
             raise ValueError(
                 f"the processes see different checkpoints in {self.folder}; "
                 "give an --out on a disk that all of them share"
@@ -158,10 +128,10 @@ class _Run:
         while trainer.epoch < self.recipe.epochs:
             self._train_epoch(trainer)
         result = {}
-        if trainer.machine.is_first:
+        if ranks.is_first:
             result = self._write_results(trainer)
             self.listener.run_finished(result)
-        trainer.machine.wait_for_all()  # the next run may read what the first process writes
+        ranks.wait_for_all()  # the next run may read what the first process writes
         return result
 
     def _train_epoch(self, trainer: Trainer) -> None:
@@ -181,36 +151,25 @@ class _Run:
     def _stop_if_asked(self, trainer: Trainer) -> None:
         """Processes stop together: one that stopped alone would leave the others waiting."""
         machine = trainer.machine
-        rarely = machine.is_gpu and machine.is_distributed
+        rarely = machine.is_gpu and machine.ranks.is_group
         if rarely and trainer.steps_in_epoch % STEPS_BETWEEN_AGREEMENTS:
             return
-        if machine.any_wishes(self.options.should_stop()):
+        if machine.ranks.any_wishes(self.options.should_stop()):
             self._save(trainer)
             raise RunStopped(self.recipe, trainer.num_steps / trainer.steps_per_epoch)
 
     def _save(self, trainer: Trainer) -> None:
         content = {
             **self.identity,
+            "precision": trainer.machine.precision,
             "epochs": self.epochs,
             "histograms": self.histograms.snapshots,
             "seconds": self._seconds(),
             "trainer": trainer.state(),
         }
-        if trainer.machine.is_first:
+        if trainer.machine.ranks.is_first:
             save_checkpoint(self.folder, trainer.num_steps, content)
-        trainer.machine.wait_for_all()  # torchrun ends all processes as soon as one has ended
-
-    def _saved_state(self) -> dict[str, Any] | None:
-        saved = load_newest(self.folder, self.listener.note)
-        if saved is None:
-            return None
-        for key, expected in self.identity.items():
-            if saved.get(key) != expected:
-                raise ValueError(
-                    f"the checkpoints in {self.folder} are of another run ({key} differs); "
-                    "give another --out, or leave --resume away to begin anew"
-                )
-        return saved
+        trainer.machine.ranks.wait_for_all()  # torchrun ends all processes as soon as one has ended
 
     def _restore(self, trainer: Trainer, saved: dict[str, Any]) -> None:
         trainer.load_state(saved["trainer"])
@@ -253,18 +212,6 @@ def _histograms_of_largest_layer(trainer: Trainer) -> WeightHistograms:
     histograms = WeightHistograms(name, largest, quantizer)
     histograms.take(epoch=None, phase=None, strength=0.0)
     return histograms
-
-
-def _describe_checkpoint(path: Path | None) -> dict[str, str] | None:
-    """Name and digest of a checkpoint; its folder is named after the recipe that made it.
-
-    In a campaign that folder holds one for each seed.
-    """
-    if path is None:
-        return None
-    folder = path.parent
-    where = folder.name if not folder.name.startswith("seed") else "/".join(folder.parts[-2:])
-    return {"name": f"{where}/{path.name}", "digest": digest_of(path)}
 
 
 def _describe_weights(path: Path, trainer: Trainer) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import Tensor, nn
 from torch.nn import functional
 
 from binaryrelax import Binary, BinaryRelax, Quantizer, select_weights
@@ -53,14 +53,16 @@ class Trainer:
 
     def start(self) -> None:
         """Makes the optimizer; from here on a quantized network holds relaxed weights."""
-        self.network = self.machine.parallel(self.model)
+        machine = self.machine
+        is_repeatable = machine.deterministic or not machine.is_gpu
+        self.network = machine.ranks.parallel(self.model, in_fixed_order=is_repeatable)
         self.optimizer = self._optimizer()
-        self.evaluation = Evaluation(self.model, self.data, self.machine)
-        self._loss: Callable[..., Tensor] = BatchLoss(self.network, self.data, self.machine)
+        self.evaluation = Evaluation(self.model, self.data, machine)
+        self._loss: Callable[..., Tensor] = BatchLoss(self.network, self.data, machine)
         self._step: Callable[..., None] = self._take_step
-        if self.machine.is_gpu and self.machine.is_distributed:
+        if machine.is_gpu and machine.ranks.is_group:
             self.note("several processes: each step is launched kernel by kernel, not as a graph")
-        elif self.machine.is_gpu:
+        elif machine.is_gpu:
             self._loss = CompiledLoss(self._loss, length=self.recipe.batch_size, note=self.note)
             self._step = GraphedFunction(
                 self._take_step,
@@ -100,7 +102,7 @@ class Trainer:
             batch_size=self.recipe.batch_size,
             flip=self.recipe.flip,
             crop_padding=self.recipe.crop_padding,
-            share=self.machine.share,
+            share=self.machine.ranks.share,
         )
         self.model.train()
         for batch in self.data.train_batches(plan=plan, skip=self.steps_in_epoch):
@@ -143,7 +145,7 @@ class Trainer:
         """All that is needed to go on from here to the same bits; all processes must ask for it."""
         return {
             "num_steps": self.num_steps,
-            "loss_sum": self.machine.gathered(self.loss_sum),
+            "loss_sum": self.machine.ranks.gathered(self.loss_sum),
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
         }
@@ -151,7 +153,7 @@ class Trainer:
     def load_state(self, state: dict[str, Any]) -> None:
         """Goes on from what `state` gave."""
         self.num_steps = state["num_steps"]
-        self.loss_sum.copy_(self.machine.share.of(state["loss_sum"].view(-1)).sum())
+        self.loss_sum.copy_(self.machine.ranks.share.of(state["loss_sum"].view(-1)).sum())
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self._use_device_learning_rate()
@@ -203,11 +205,11 @@ class Trainer:
 
     def _shared(self, loss: Tensor, num_images: int) -> Tensor:
         """The loss, weighted so that its mean over processes is the mean over images."""
-        if not self.machine.is_distributed:
+        if not self.machine.ranks.is_group:
             return loss
         done = self.steps_in_epoch * self.recipe.batch_size
         in_batch = min(self.recipe.batch_size, self.data.num_train - done)
-        return loss * (num_images * self.machine.share.world_size / in_batch)
+        return loss * (num_images * self.machine.ranks.share.world_size / in_batch)
 
     def _prepare_replay(self) -> None:
         if isinstance(self.optimizer, BinaryRelax):
@@ -215,13 +217,11 @@ class Trainer:
 
     def _mean_loss(self) -> float:
         """The mean over all images of the epoch, and over all processes."""
-        return self.machine.gathered(self.loss_sum).sum().item() / self.data.num_train
+        return self.machine.ranks.total(self.loss_sum).item() / self.data.num_train
 
     def _share_buffers(self) -> None:
         """Every process goes on with the statistics of the first, as it does with its weights."""
-        if self.machine.is_distributed:
-            for buffer in self.model.buffers():
-                distributed.broadcast(buffer, 0)
+        self.machine.ranks.take_from_first(self.model.buffers())
 
     def _accuracy_projected(self, accuracy: float) -> float | None:
         """The accuracy at proj(y); in Phase II this is where the network is anyway."""

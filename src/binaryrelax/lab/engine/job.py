@@ -1,0 +1,63 @@
+"""What to train, and whether that has been done."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from binaryrelax.lab.engine.files import (
+    FINAL_NAME,
+    HISTOGRAMS_NAME,
+    RESULT_NAME,
+    digest_of,
+    read_json,
+)
+from binaryrelax.lab.recipes import Recipe, plain
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to train, and where its files go.
+
+    Args:
+        recipe: every setting.
+        seed: all that is random follows from it.
+        folder: the run folder.
+        initial: the ``final.safetensors`` of the network to start from.
+    """
+
+    recipe: Recipe
+    seed: int
+    folder: Path
+    initial: Path | None = None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What was asked for, as it stands in ``result.json``."""
+        return {"recipe": plain(self.recipe), "seed": self.seed}
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What decides the result: the settings, and the network that it starts from."""
+        return {**self.settings, "initial_checkpoint": _describe_checkpoint(self.initial)}
+
+    def is_finished(self) -> bool:
+        """Whether the folder holds a complete run of this very job."""
+        try:
+            read_json(self.folder / HISTOGRAMS_NAME)
+            result = read_json(self.folder / RESULT_NAME)
+            is_this = self.identity.items() <= result.items()
+            return is_this and result["weights"]["digest"] == digest_of(self.folder / FINAL_NAME)
+        except (OSError, ValueError, LookupError, TypeError):
+            return False  # missing, damaged or something else: train it again
+
+
+def _describe_checkpoint(path: Path | None) -> dict[str, str] | None:
+    """Name and digest of a checkpoint; its folder is named after the recipe that made it.
+
+    In a campaign that folder holds one for each seed.
+    """
+    if path is None:
+        return None
+    folder = path.parent
+    where = folder.name if not folder.name.startswith("seed") else "/".join(folder.parts[-2:])
+    return {"name": f"{where}/{path.name}", "digest": digest_of(path)}
