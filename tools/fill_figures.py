@@ -172,6 +172,64 @@ def step_long_row() -> str:
     return table((f"{record['weights']:,} weights in one tensor, inside a CUDA graph", ""), rows)
 
 
+def step_profile() -> str:
+    """Where the time of a step goes."""
+    return profile_tables(read(STEP))
+
+
+def profile_tables(content: dict[str, Any]) -> str:
+    """A table per network: the parts of a step of 1 bit, and what exact ternary needs."""
+    profile = content.get("profile")
+    if profile is None:
+        return "Not measured yet."
+    records = {(r["network"], r["variant"]): r for r in profile["records"]}
+    networks = dict.fromkeys(network for network, _ in records)
+    tables = [
+        profile_table(network, records[network, "binary"], records[network, "ternary-exact"])
+        for network in networks
+    ]
+    line = (
+        f"{content['environment']['device']}, torch {content['environment']['torch']}: "
+        f"{profile['bytes_per_second'] / 1e12:.2f} TB/s in a copy of 1 GiB, "
+        f"{profile['operations_per_second'] / 1e12:,.0f} TFLOP/s in a bf16 product of 8192 × 8192 "
+        f"matrices; means of {profile['steps']} profiled steps."
+    )
+    return "\n\n".join([*tables, line])
+
+
+def profile_table(network: str, binary: dict[str, Any], ternary: dict[str, Any]) -> str:
+    """The parts of one network's step."""
+    wall, surplus = binary["wall_microseconds"], binary["surplus_microseconds"]
+    idle = {"microseconds": binary["idle_microseconds"], "floor_microseconds": None}
+    update = next(part for part in ternary["kinds"] if part["kind"] == "optimizer and relaxation")
+    rows = [
+        *(profile_row(part["kind"], part, wall) for part in binary["kinds"]),
+        profile_row("idle between kernels", idle, wall),
+        profile_row(
+            "*optimizer and relaxation, exact ternary*", update, ternary["wall_microseconds"]
+        ),
+    ]
+    title = f"{network}, 1 bit: {wall:,.0f} µs, {binary['kernels']:.0f} kernels and copies"
+    shown = table((title, "time", "share", "at least", "floor", "time / floor"), rows)
+    if not surplus:
+        return shown
+    return (
+        shown + f"\n\nUnder the profiler, kernels add up to {surplus:,.0f} µs more than the step."
+    )
+
+
+def profile_row(label: str, part: dict[str, Any], wall: float) -> tuple[str, ...]:
+    """Time, share of the step, what must be done, the floor, and how far above it."""
+    time, floor = part["microseconds"], part["floor_microseconds"]
+    cells = (label, f"{time:,.1f} µs", f"{100 * time / wall:.1f} %")
+    if floor is None:
+        return (*cells, "-", "-", "-")
+    work = f"{part['bytes'] / 1e6:,.1f} MB"
+    if part["operations"]:
+        work += f", {part['operations'] / 1e9:,.1f} GFLOP"
+    return (*cells, work, f"{floor:,.1f} µs", f"{time / floor:.1f}")
+
+
 def step_machine_line() -> str:
     """What the step benchmark ran on."""
     content = read(STEP)
@@ -226,6 +284,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "step-side-by-side": step_side_by_side,
     "step-optimizer": step_optimizer,
     "step-long-row": step_long_row,
+    "step-profile": step_profile,
 }
 
 if __name__ == "__main__":

@@ -7,12 +7,11 @@ are measured in turns, so that a change of the machine's state meets all of them
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from binaryrelax import (
     Binary,
@@ -25,22 +24,26 @@ from binaryrelax import (
 )
 from binaryrelax.kernels.fused import FusedRelaxation
 from binaryrelax.lab.bench.parq import parq_optimizer
+from binaryrelax.lab.bench.profile import NETWORKS as PROFILED_NETWORKS, profile_steps
+from binaryrelax.lab.bench.timing import Say, graph_time
+from binaryrelax.lab.bench.training_steps import (
+    WARM_UP,
+    TrainingSteps,
+    random_images,
+    recipe_of,
+)
 from binaryrelax.lab.data import ImageSet
 from binaryrelax.lab.engine import Machine
 from binaryrelax.lab.engine.environment import describe_environment
-from binaryrelax.lab.engine.trainer import Trainer
 from binaryrelax.lab.models import build_network
-from binaryrelax.lab.recipes import Recipe, cifar10_resnet20
+from binaryrelax.lab.recipes import cifar10_resnet20
 
 NETWORKS = ("resnet20", "vgg16", "resnet18", "resnet34")
 VARIANTS = ("float", "binary", "ternary", "ternary-exact")
 QUANTIZERS = {"binary": Binary(), "twn": TernaryThreshold(), "ternary-exact": Ternary()}
-ROUNDS, STEPS_A_ROUND, WARM_UP = 15, 40, 6
+ROUNDS, STEPS_A_ROUND = 15, 40
 SIDE_BY_SIDE = 4
-NUM_IMAGES = 10_000
 LONG_ROW = 11_000_000
-
-Say = Callable[[str], None]
 
 
 def bench_step(say: Say, networks: tuple[str, ...] = NETWORKS) -> dict[str, Any]:
@@ -48,7 +51,8 @@ def bench_step(say: Say, networks: tuple[str, ...] = NETWORKS) -> dict[str, Any]
     if not torch.cuda.is_available():
         raise ValueError("bench step needs a CUDA device; this machine has none")
     machine = Machine(torch.device("cuda"), precision="bf16")
-    data = _random_images().to(machine.device)
+    data = random_images().to(machine.device)
+    profiled = tuple(name for name in PROFILED_NETWORKS if name in networks)
     with machine.settings():
         return {
             "environment": describe_environment(machine),
@@ -60,61 +64,8 @@ def bench_step(say: Say, networks: tuple[str, ...] = NETWORKS) -> dict[str, Any]
             "eager": [_measure_eager_step(name, data, say) for name in networks],
             "optimizer_step": _measure_optimizer_step("resnet18", say),
             "long_row": _measure_long_row(say),
+            "profile": profile_steps(data, machine, say, profiled),
         }
-
-
-def _recipe(network: str, variant: str) -> Recipe:
-    """The paper's recipe of a network; all share the settings that cost time."""
-    return replace(cifar10_resnet20(variant), name=f"{network}-{variant}", network=network)
-
-
-def _random_images() -> ImageSet:
-    generator = torch.Generator().manual_seed(0)
-
-    def images(count: int) -> tuple[Tensor, Tensor]:
-        pixels = torch.randint(0, 256, (count, 32, 32, 3), generator=generator, dtype=torch.uint8)
-        return pixels, torch.randint(0, 10, (count,), generator=generator)
-
-    train, test = images(NUM_IMAGES), images(128)
-    return ImageSet(
-        train_images=train[0],
-        train_labels=train[1],
-        test_images=test[0],
-        test_labels=test[1],
-        num_classes=10,
-        mean=(0.5, 0.5, 0.5),
-        deviation=(0.25, 0.25, 0.25),
-    )
-
-
-class _Steps:
-    """Endless training steps of a network, on a stream of its own."""
-
-    def __init__(self, recipe: Recipe, data: ImageSet, machine: Machine, say: Say) -> None:
-        self.stream = torch.cuda.Stream()
-        with torch.cuda.stream(self.stream):
-            self.trainer = Trainer(recipe, data, seed=0, machine=machine, note=say)
-            self.trainer.start()
-        self._steps = self.trainer.steps()
-
-    def take(self, count: int) -> None:
-        """Launches that many whole steps; short batches at an epoch's end are left out."""
-        with torch.cuda.stream(self.stream):
-            for _ in range(count):
-                if self.trainer.steps_in_epoch == self.trainer.steps_per_epoch - 1:
-                    self.trainer.num_steps += 1
-                    self._steps = self.trainer.steps()
-                next(self._steps)
-
-    def time(self, count: int) -> float:
-        """Milliseconds per step, by the device's clock."""
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        torch.cuda.synchronize()
-        begin.record(self.stream)
-        self.take(count)
-        end.record(self.stream)
-        torch.cuda.synchronize()
-        return begin.elapsed_time(end) / count
 
 
 def _measure_network(
@@ -123,7 +74,7 @@ def _measure_network(
     """Milliseconds per step of each variant alone, and the share that BinaryRelax takes."""
     steps, seconds_before = {}, time.perf_counter()
     for variant in VARIANTS:
-        steps[variant] = _Steps(_recipe(network, variant), data, machine, say)
+        steps[variant] = TrainingSteps(recipe_of(network, variant), data, machine, say)
         steps[variant].take(WARM_UP)
     torch.cuda.synchronize()
     say(f"{network}: compiled and captured in {time.perf_counter() - seconds_before:.0f} s")
@@ -154,7 +105,9 @@ def _measure_side_by_side(
 ) -> dict[str, Any]:
     """Milliseconds per step and network with several networks at once, a graph and stream each."""
     variants = ("bwn", "binary", "twn", "ternary")
-    takers = [_Steps(_recipe(network, variant), data, machine, say) for variant in variants]
+    takers = [
+        TrainingSteps(recipe_of(network, variant), data, machine, say) for variant in variants
+    ]
     for taker in takers:
         taker.take(WARM_UP)
     times = []
@@ -261,25 +214,3 @@ def _measure_long_row(say: Say) -> dict[str, Any]:
     for name in (*QUANTIZERS, "torch.sort", "copy"):
         say(f"{LONG_ROW:,} weights, {name}: {measured[name]:.4f} ms")
     return measured
-
-
-def graph_time(call: Callable[[], Any], calls: int = 5, rounds: int = 30) -> float:
-    """Milliseconds per call inside a CUDA graph, the median of several replays."""
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            call()
-    stream.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=stream):
-        for _ in range(calls):
-            call()
-    times = []
-    for _ in range(rounds):
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        begin.record()
-        graph.replay()
-        end.record()
-        torch.cuda.synchronize()
-        times.append(begin.elapsed_time(end) / calls)
-    return statistics.median(times)

@@ -3,7 +3,7 @@
 import statistics
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -34,3 +34,25 @@ def interleaved(methods: dict[str, Callable[[], object]], repetitions: int) -> d
         for name, method in methods.items():
             times[name].append(timed(method)[1])
     return {name: statistics.median(values) for name, values in times.items()}
+
+
+def graph_time(call: Callable[[], Any], calls: int = 5, rounds: int = 30) -> float:
+    """Milliseconds per call inside a CUDA graph, the median of several replays."""
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            call()
+    stream.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        for _ in range(calls):
+            call()
+    times = []
+    for _ in range(rounds):
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        graph.replay()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(begin.elapsed_time(end) / calls)
+    return statistics.median(times)

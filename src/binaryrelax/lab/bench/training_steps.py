@@ -1,0 +1,70 @@
+"""The training steps that are measured: those of the engine, on random images of CIFAR's size."""
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from binaryrelax.lab.bench.timing import Say
+from binaryrelax.lab.data import ImageSet
+from binaryrelax.lab.engine import Machine
+from binaryrelax.lab.engine.trainer import Trainer
+from binaryrelax.lab.recipes import Recipe, cifar10_resnet20
+
+WARM_UP = 6  # steps; after the first few of them the rest are replayed as a CUDA graph
+NUM_IMAGES = 10_000
+
+
+def recipe_of(network: str, variant: str) -> Recipe:
+    """The paper's recipe of a network; all share the settings that cost time."""
+    return replace(cifar10_resnet20(variant), name=f"{network}-{variant}", network=network)
+
+
+def random_images() -> ImageSet:
+    """Images that are the same in every run."""
+    generator = torch.Generator().manual_seed(0)
+
+    def images(count: int) -> tuple[Tensor, Tensor]:
+        pixels = torch.randint(0, 256, (count, 32, 32, 3), generator=generator, dtype=torch.uint8)
+        return pixels, torch.randint(0, 10, (count,), generator=generator)
+
+    train, test = images(NUM_IMAGES), images(128)
+    return ImageSet(
+        train_images=train[0],
+        train_labels=train[1],
+        test_images=test[0],
+        test_labels=test[1],
+        num_classes=10,
+        mean=(0.5, 0.5, 0.5),
+        deviation=(0.25, 0.25, 0.25),
+    )
+
+
+class TrainingSteps:
+    """Endless training steps of a network, on a stream of its own."""
+
+    def __init__(self, recipe: Recipe, data: ImageSet, machine: Machine, say: Say) -> None:
+        self.stream = torch.cuda.Stream()
+        with torch.cuda.stream(self.stream):
+            self.trainer = Trainer(recipe, data, seed=0, machine=machine, note=say)
+            self.trainer.start()
+        self._steps = self.trainer.steps()
+
+    def take(self, count: int) -> None:
+        """Launches that many whole steps; short batches at an epoch's end are left out."""
+        with torch.cuda.stream(self.stream):
+            for _ in range(count):
+                if self.trainer.steps_in_epoch == self.trainer.steps_per_epoch - 1:
+                    self.trainer.num_steps += 1
+                    self._steps = self.trainer.steps()
+                next(self._steps)
+
+    def time(self, count: int) -> float:
+        """Milliseconds per step, by the device's clock."""
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        torch.cuda.synchronize()
+        begin.record(self.stream)
+        self.take(count)
+        end.record(self.stream)
+        torch.cuda.synchronize()
+        return begin.elapsed_time(end) / count
