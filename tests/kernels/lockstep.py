@@ -29,7 +29,10 @@ from binaryrelax.kernels.fused import (
 IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = torch.device("cpu" if IS_INTERPRETED else "cuda")
 # What numpy says where a device says nothing: of NaN, infinity, and float64 beyond float32.
-QUIET = pytest.mark.filterwarnings("ignore::RuntimeWarning:triton.runtime.interpreter")
+QUIET = pytest.mark.filterwarnings(
+    "ignore::RuntimeWarning:triton.runtime.interpreter",
+    "ignore:(overflow|invalid value) encountered in reduce:RuntimeWarning",  # deeper in numpy
+)
 QUANTIZERS = [
     with_granularity(quantizer, granularity)
     for quantizer in (Binary(), TernaryThreshold(), Ternary())

@@ -39,7 +39,7 @@ def search_as_large_rows(monkeypatch):
     """Rows beyond 65,536 weights have narrower bins; the interpreter would take too long there."""
     if not IS_INTERPRETED:
         pytest.skip("a compiled kernel holds the constant; tests/gpu has rows of that size")
-    monkeypatch.setattr("binaryrelax.kernels.ternary_search.SMALL_ROW", 0)
+    monkeypatch.setattr("binaryrelax.kernels.ternary_bins.SMALL_ROW", 0)
     monkeypatch.setattr("binaryrelax.kernels.fused.LOG_BINS_OF_SHORT_ROWS", LOG_BINS)
 
 

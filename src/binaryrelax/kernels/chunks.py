@@ -8,6 +8,17 @@ INFINITY_BITS = tl.constexpr(0x7F800000)
 
 
 @triton.jit
+def chunk_of_program(BACKWARDS: tl.constexpr):
+    """Which chunk a program works on.
+
+    Launches go over the weights forwards and backwards in turn: each begins with what the one
+    before has left in the cache.
+    """
+    program = tl.program_id(0)
+    return tl.num_programs(0) - 1 - program if BACKWARDS else program
+
+
+@triton.jit
 def row_address(table, row, ALIGNED: tl.constexpr):
     """The address of a row's first weight."""
     address = tl.load(table + row).to(tl.pointer_type(tl.float32))
@@ -28,9 +39,15 @@ def magnitude_bits(weights):
 
 
 @triton.jit
+def as_magnitudes(bits):
+    """The magnitudes with these bits."""
+    return bits.to(tl.float32, bitcast=True)
+
+
+@triton.jit
 def as_float64(bits):
-    """The magnitudes with these bits; float64 sums of equal float32 numbers are exact."""
-    return bits.to(tl.float32, bitcast=True).to(tl.float64)
+    """The same in float64, where sums of equal float32 numbers are exact."""
+    return as_magnitudes(bits).to(tl.float64)
 
 
 @triton.jit

@@ -12,22 +12,19 @@ from torch import Tensor
 from binaryrelax.kernels.launch import Launch
 from binaryrelax.kernels.means import sum_magnitudes
 from binaryrelax.kernels.rows import Pair, RowTable, has_row_layout
-from binaryrelax.kernels.ternary_search import (
-    DEPTH,
-    NUM_SUMS,
-    count_around_guess,
-    count_inside,
-    search_around_guess,
-    search_inside,
-)
+from binaryrelax.kernels.sgd import NO_DESCENT, Descent, DescentTables
+from binaryrelax.kernels.ternary_bins import NUM_SUMS, WINDOW, count_around_guess, count_inside
+from binaryrelax.kernels.ternary_search import search_around_guess, search_inside
+from binaryrelax.kernels.ternary_waiting import DEPTH
 from binaryrelax.kernels.writing import write_relaxed
 from binaryrelax.quantizers import Binary, Quantizer, Ternary, TernaryThreshold
 
-LOG_BINS, LOG_BINS_OF_SHORT_ROWS = 11, 8  # bins of a row, as a power of two
-NUM_NARROWINGS = 3  # planned; one is enough nearly always
+LOG_BINS, LOG_BINS_OF_SHORT_ROWS = 10, 8  # bins of a row, as a power of two
+NUM_NARROWINGS = 1  # planned; often not even that is needed
 MOST_IN_BINS = (1 << 25) - 1  # weights of a row: more could overflow a bin
-# Edges around the guess of a ternary cut, in units of it, outside of the bins.
-COARSE_RATIOS = (0.55, 0.75, 0.88, 1.13, 1.4, 2.0, 4.0, 12.0)
+# Edges around the guess of a ternary cut, in units of it; 0 and 1 stand for those known otherwise.
+COARSE_RATIOS = (0.0, 0.5, 0.8, 0.93, 1.0, 1.0, 1.07, 1.22, 1.6, 3.0, 10.0)
+MOST_DESCENTS = 32  # kept for the next step, by where their gradients are
 FIRST_GUESS = 0.77  # of the mean magnitude: where the cut of normal weights lies
 
 
@@ -67,6 +64,12 @@ class FusedRelaxation:
             not_finite = self.rows.zeros(len(pairs), torch.bool)
         self.not_finite = not_finite
         self._scales = _Scales(self.rows)
+        self._search = None
+        if isinstance(quantizer, Ternary):
+            self._search = _TernarySearch(self.rows, self._scales)
+        self._tables = DescentTables(self.rows)
+        self._first = self._read_weights(self._tables.none, NO_DESCENT)
+        self._descents: dict[tuple[object, ...], Launch] = {}
         self._scaling = self._find_scales()
         self._mix: Tensor | None = None
 
@@ -74,26 +77,45 @@ class FusedRelaxation:
         """Whether the weights still lie in the memory that was given."""
         return self.rows.is_current()
 
-    def __call__(self, mix: Tensor) -> None:
-        """Write x = y + mix * (proj_Q(y) - y)      (eq. 11); ``mix`` is a float64 on the device."""
+    def __call__(self, mix: Tensor, descent: Descent | None = None) -> None:
+        """Write x = y + mix * (proj_Q(y) - y)      (eq. 11); ``mix`` is a float64 on the device.
+
+        With ``descent``, y takes this step before (eq. 10).
+        """
         if mix is not self._mix:
             self._mix, self._writing = mix, self._write(mix)
+        first = self._first if descent is None else self._descending(descent)
+        first()
         for launch in self._scaling:
             launch()
         self._writing()
 
+    def _descending(self, descent: Descent) -> Launch:
+        """The first launch with a step in it; gradients mostly are where they were before."""
+        identity = descent.identity
+        if identity not in self._descents:
+            if len(self._descents) == MOST_DESCENTS:
+                self._descents.clear()
+            arguments = self._tables.arguments(descent)
+            self._descents[identity] = self._read_weights(arguments, descent.kind)
+        return self._descents[identity]
+
+    def _read_weights(self, arguments: tuple[Tensor | float, ...], kind: int) -> Launch:
+        """The first launch, which may move y before."""
+        if self._search is not None:
+            return self._search.count_around_guess(arguments, kind)
+        return _sum_launch(self.rows, self._scales, arguments, DESCENT=kind)
+
     def _find_scales(self) -> list[Launch]:
-        """What leads from the weights to the sum and number of those that each row keeps."""
+        """What leads on to the sum and number of the weights that each row keeps."""
         scales = self._scales
-        if isinstance(self.quantizer, Ternary):
-            return _TernarySearch(self.rows, scales).launches()
+        if self._search is not None:
+            return self._search.launches()
         if isinstance(self.quantizer, TernaryThreshold):
-            return [
-                _sum_launch(self.rows, scales, scales.sums, scales.sum_counts),
-                _sum_launch(self.rows, scales, scales.totals, scales.counts, self.quantizer.ratio),
-            ]
+            none, ratio = self._tables.none, self.quantizer.ratio
+            return [_sum_launch(self.rows, scales, none, DESCENT=NO_DESCENT, ABOVE=ratio)]
         scales.totals, scales.counts = scales.sums, scales.sum_counts
-        return [_sum_launch(self.rows, scales, scales.sums, scales.sum_counts)]
+        return []
 
     def _write(self, mix: Tensor) -> Launch:
         rows, scales = self.rows, self._scales
@@ -103,6 +125,7 @@ class FusedRelaxation:
             (rows.x, *rows.table, rows.place_of_row, scales.sums, scales.totals, scales.counts,
              scales.cuts, mix, self.not_finite),
             BINARY=isinstance(self.quantizer, Binary),
+            BACKWARDS=isinstance(self.quantizer, TernaryThreshold),  # the second sum went forwards
             **rows.constants,
         )  # fmt: skip
 
@@ -121,15 +144,19 @@ class _Scales:
 
 
 def _sum_launch(
-    rows: RowTable, scales: _Scales, totals: Tensor, counts: Tensor, above: float = 0.0
-) -> Launch:
-    """The sums of all magnitudes, or of those >= above * mean."""
+    rows: RowTable, scales: _Scales, arguments: tuple[Tensor | float, ...],
+    *, DESCENT: int, ABOVE: float = 0.0,
+) -> Launch:  # fmt: skip
+    """The sums of all magnitudes, or of those >= ABOVE * mean."""
+    totals = (scales.totals, scales.counts) if ABOVE else (scales.sums, scales.sum_counts)
     return Launch(
         sum_magnitudes,
         rows.num_chunks,
         (*rows.table, rows.arrived, scales.sums, scales.partial_totals, scales.partial_counts,
-         totals, counts, scales.cuts),
-        ABOVE=above,
+         *totals, scales.cuts, *arguments),
+        ABOVE=ABOVE,
+        DESCENT=DESCENT,
+        BACKWARDS=ABOVE == 0,  # the optimizer went forwards, as every other launch does
         **rows.constants,
     )  # fmt: skip
 
@@ -141,19 +168,18 @@ class _TernarySearch:
         self.rows, self.scales = rows, scales
         self.has_short_rows = rows.num_chunks == rows.num_rows
         self.log_bins = LOG_BINS_OF_SHORT_ROWS if self.has_short_rows else LOG_BINS
+        self.is_windowed = not self.has_short_rows
         self.ratios = torch.tensor(COARSE_RATIOS, dtype=torch.float64).to(rows.device)
         self.bins = rows.zeros(rows.num_rows << self.log_bins, torch.int64)
         self.bin_counts = rows.zeros(rows.num_rows << self.log_bins, torch.int64)
+        self.window = rows.zeros(
+            rows.num_rows * int(WINDOW) if self.is_windowed else 1, torch.int64
+        )
         num_sums, num_waiting = int(NUM_SUMS), rows.num_rows * int(DEPTH)
         self.partial = (
-            rows.zeros(rows.num_chunks * num_sums, torch.float64),
-            rows.zeros(rows.num_chunks * num_sums, torch.int32),
+            rows.zeros(rows.num_chunks * num_sums + 1, torch.float64),  # also read one further
             rows.zeros(rows.num_chunks, torch.int32),
-        )
-        self.edges = (
-            rows.zeros(rows.num_rows * num_sums, torch.int32),
-            rows.zeros(rows.num_rows * num_sums, torch.float64),
-            rows.zeros(rows.num_rows * num_sums, torch.int32),
+            rows.zeros(rows.num_chunks, torch.int32),
         )
         self.best = (
             rows.zeros(rows.num_rows, torch.float64), scales.totals, scales.counts, scales.cuts,
@@ -165,36 +191,44 @@ class _TernarySearch:
             rows.zeros(num_waiting, torch.float64),
             rows.zeros(num_waiting, torch.int32),
         )
-        _sum_launch(rows, scales, scales.totals, scales.counts)()
-        scales.totals *= 2 * FIRST_GUESS  # as if it were the scale of a step before
+        _sum_launch(rows, scales, DescentTables(rows).none, DESCENT=NO_DESCENT)()
+        # As if it were the scale of a step before.
+        scales.totals.copy_(scales.sums * (2 * FIRST_GUESS))
+        scales.counts.copy_(scales.sum_counts)
+
+    def count_around_guess(self, arguments: tuple[Tensor | float, ...], kind: int) -> Launch:
+        """Where the search begins."""
+        _, totals, counts, _ = self.best
+        guess = (self.ratios, totals, counts, self.bins, self.window, *self.partial)
+        return self._count(
+            count_around_guess, (*guess, *arguments),
+            WINDOWED=self.is_windowed, DESCENT=kind, BACKWARDS=True,
+        )  # fmt: skip
 
     def launches(self) -> list[Launch]:
-        """The search, from the guess to the exact cuts; counting and searching take turns."""
-        _, totals, counts, _ = self.best
+        """What follows, until the cuts are exact; counting and searching take turns."""
         depths, lows, highs, *_ = self.waiting
-        guess = (self.ratios, totals, counts, self.bins, *self.partial)
-        around = (self.ratios, self.bins, *self.partial, *self.edges, self.scales.sums,
-                  *self.best, *self.waiting)  # fmt: skip
-        launches = [
-            self._count(count_around_guess, guess),
-            self._search(search_around_guess, around),
-        ]
+        around = (self.ratios, self.bins, self.window, *self.partial,
+                  self.scales.sums, *self.best, *self.waiting)  # fmt: skip
+        launches = [self._search(search_around_guess, around, WINDOWED=self.is_windowed)]
         narrow = (self.bins, self.bin_counts)
         for number in range(NUM_NARROWINGS):
             is_last = number == NUM_NARROWINGS - 1
             launches += [
-                self._count(count_inside, (*narrow, depths, lows, highs)),
+                self._count(count_inside, (*narrow, depths, lows, highs), BACKWARDS=False),
                 self._search(
                     search_inside, (*narrow, *self.best, *self.waiting), UNTIL_DONE=is_last
                 ),
             ]
         return launches
 
-    def _count(self, kernel: object, arguments: tuple[Tensor, ...]) -> Launch:
+    def _count(
+        self, kernel: object, arguments: tuple[Tensor | float, ...], **constants: int
+    ) -> Launch:
         rows = self.rows
         return Launch(
             kernel, rows.num_chunks, (*rows.table, *arguments),
-            LOG_BINS=self.log_bins, **rows.constants,
+            **constants, LOG_BINS=self.log_bins, **rows.constants,
         )  # fmt: skip
 
     def _search(self, kernel: object, arguments: tuple[Tensor, ...], **constants: bool) -> Launch:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from torch import Tensor
+
 NUM_WARPS = 4
 
 
@@ -12,12 +14,12 @@ class Launch:
     """A kernel, its arguments and the number of its programs.
 
     Triton examines all arguments at each call, which takes longer than the kernels themselves.
-    Here they never change, so that is left to the first call.
+    Here they never change, so that is left to the first call; further ones hand over addresses.
 
     Args:
         kernel: a function made by ``triton.jit``.
         num_programs: programs to start.
-        arguments: tensors, in the order of the kernel's parameters.
+        arguments: tensors and numbers, in the order of the kernel's parameters.
         num_warps: groups of 32 threads in each program.
         constants: its ``tl.constexpr`` parameters.
     """
@@ -37,7 +39,8 @@ class Launch:
         )
         self._grid = (num_programs, 1, 1)
         names = kernel.arg_names[len(arguments) :]
-        self._arguments = (*arguments, *(constants[name] for name in names))
+        addresses = [a.data_ptr() if isinstance(a, Tensor) else a for a in arguments]
+        self._arguments = (*addresses, *(constants[name] for name in names))
         self._again: Callable[..., Any] | None = None
 
     def __call__(self) -> None:

@@ -6,11 +6,13 @@ import triton.language as tl
 from binaryrelax.kernels.chunks import (
     as_float64,
     bits_not_below,
+    chunk_of_program,
     is_last_of_row,
     magnitude_bits,
     row_address,
     row_length,
 )
+from binaryrelax.kernels.descent import descend
 
 TILE_ROWS = tl.constexpr(4)
 TILE_COLUMNS = tl.constexpr(1024)  # a tile is summed along its rows inside each thread
@@ -20,14 +22,17 @@ TILE_COLUMNS = tl.constexpr(1024)  # a tile is summed along its rows inside each
 def sum_magnitudes(
     y_rows, lengths, first_chunks, row_of_chunk, arrived,
     earlier_totals, partial_totals, partial_counts, totals, counts, cuts,
-    ABOVE: tl.constexpr, CHUNK: tl.constexpr, ALIGNED: tl.constexpr,
+    gradients, velocities, lr_address, momentum, undamped, weight_decay,
+    ABOVE: tl.constexpr, DESCENT: tl.constexpr,
+    CHUNK: tl.constexpr, ALIGNED: tl.constexpr, BACKWARDS: tl.constexpr,
 ):  # fmt: skip
     """Sum and number of each row's magnitudes; with ABOVE > 0, of those >= ABOVE * mean (eq. 7).
 
+    With DESCENT, y takes its step before (``descent``).
     The mean then comes from ``earlier_totals``, the sums of a launch before, and the threshold
     goes to ``cuts``.
     """
-    chunk = tl.program_id(0)
+    chunk = chunk_of_program(BACKWARDS)
     row = tl.load(row_of_chunk + chunk)
     first = tl.load(first_chunks + row)
     num_chunks = tl.load(first_chunks + row + 1) - first
@@ -39,12 +44,23 @@ def sum_magnitudes(
     offsets = tile_rows + tl.arange(0, TILE_COLUMNS)[None, :]
     total = tl.zeros([TILE_COLUMNS], tl.float64)
     count = tl.zeros([TILE_COLUMNS], tl.int32)
+    if DESCENT > 0:
+        gradient = row_address(gradients, row, ALIGNED)
+        velocity = row_address(velocities, row, ALIGNED)
+        lr = tl.load(lr_address)
     if ABOVE > 0:
         # Rounded up: comparing with a float32 then decides as the float64 threshold would.
         cut = bits_not_below(tl.load(earlier_totals + row) / length * ABOVE)
     for position in range(start, stop, TILE_ROWS * TILE_COLUMNS):
-        inside = position + offsets < length
-        bits = magnitude_bits(tl.load(y + position + offsets, mask=inside, other=0.0))
+        at = position + offsets
+        inside = at < length
+        if DESCENT > 0:
+            weights = descend(
+                y, gradient, velocity, at, inside, lr, momentum, undamped, weight_decay, DESCENT
+            )
+        else:
+            weights = tl.load(y + at, mask=inside, other=0.0)
+        bits = magnitude_bits(weights)
         if ABOVE > 0:
             kept = (bits >= cut) & inside
             total += tl.sum(tl.where(kept, as_float64(bits), 0.0), 0)

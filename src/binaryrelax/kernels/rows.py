@@ -19,7 +19,7 @@ SMALLEST_CHUNK = (
 )
 LARGEST_CHUNK = 1 << 16
 LONGEST_ROW = (1 << 31) - LARGEST_CHUNK  # weights: the end of its last chunk still fits into int32
-TARGET_CHUNKS = 1056  # eight programs for each multiprocessor of a large GPU
+TARGET_CHUNKS = 2112  # sixteen programs for each multiprocessor of a large GPU
 VECTOR = 4  # float32 numbers in the widest load, 16 bytes
 
 

@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from binaryrelax.kernels.chunks import magnitude_bits, row_address, row_length
+from binaryrelax.kernels.chunks import chunk_of_program, magnitude_bits, row_address, row_length
 
 TILE = tl.constexpr(2048)
 
@@ -12,13 +12,14 @@ TILE = tl.constexpr(2048)
 def write_relaxed(
     x_rows, y_rows, lengths, first_chunks, row_of_chunk, place_of_row,
     sums, totals, counts, cuts, mix_address, not_finite,
-    BINARY: tl.constexpr, CHUNK: tl.constexpr, ALIGNED: tl.constexpr,
+    BINARY: tl.constexpr,
+    CHUNK: tl.constexpr, ALIGNED: tl.constexpr, BACKWARDS: tl.constexpr,
 ):  # fmt: skip
     """x = y + λ/(λ+1) (proj_Q(y) - y)      (eq. 11), with scale = total / count of each row.
 
     The weight of a row whose sum is not finite is marked in ``not_finite``.
     """
-    chunk = tl.program_id(0)
+    chunk = chunk_of_program(BACKWARDS)
     row = tl.load(row_of_chunk + chunk)
     start = (chunk - tl.load(first_chunks + row)) * CHUNK
     y = row_address(y_rows, row, ALIGNED)

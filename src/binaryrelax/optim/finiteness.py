@@ -12,7 +12,7 @@ from binaryrelax.quantizers.dtensors import is_dtensor, known_to_all, local_part
 from binaryrelax.quantizers.validation import has_non_finite
 
 Weights = dict[Tensor, str]  # weight -> its name
-CALLS_BETWEEN_READS = 4  # copying the flags takes longer than a small step's launches
+CALLS_BETWEEN_READS = 16  # copying the flags takes longer than a small step's launches
 
 
 class FinitenessWatch:

@@ -61,8 +61,9 @@ class BinaryRelax(Optimizer):
         self._sharded_modules: dict[nn.Module, None] = {}  # in the order of selection
         self.num_steps = 0
         self._mix: dict[torch.device, Tensor] = {}  # λ/(λ+1) as a scalar on each device
+        self._filled: dict[torch.device, float] = {}  # what it was filled with
         self._watch = FinitenessWatch(self.names)
-        self._fused = FusedWeights(self._watch.flags_on)
+        self._fused = FusedWeights(base, self._watch.flags_on)
         self._num_projected = 0  # nesting depth of projected()
         super().__init__(base.param_groups, base.defaults)
         self._share_with_base()
@@ -111,12 +112,13 @@ class BinaryRelax(Optimizer):
         copied = self._copied(closure)
         try:
             self._load_float_weights(copied)
-            loss = self._step_base(closure)  # eq. 10: momentum and weight decay act on y
+            with self._fused.beside_base():
+                loss = self._step_base(closure)  # eq. 10: momentum and weight decay act on y
             self._watch.look(copied)
             if not _is_capturing():
                 self._advance()
         except BaseException:
-            self._fused.show_relaxed_weights()
+            self._fused.give_up_step()
             self._restore(shards)
             raise
         self._store_float_weights(copied)
@@ -254,7 +256,7 @@ class BinaryRelax(Optimizer):
         self.num_steps += 1
 
     def _copied(self, closure: Closure | None) -> dict[Tensor, Tensor]:
-        """The weights that ``base`` moves a copy of; of the others it moves y itself.
+        """The weights that ``base`` moves a copy of; of the others y itself is moved.
 
         With a closure all are copied: it may fail when ``base`` has moved some already.
         """
@@ -266,14 +268,14 @@ class BinaryRelax(Optimizer):
         for weight, y in copied.items():
             weight.copy_(y)
         if copied is not self._float_weights:
-            self._fused.show_float_weights()
+            self._fused.lend_to_base()
 
     def _store_float_weights(self, copied: dict[Tensor, Tensor]) -> None:
         """y <- p."""
         for weight, y in copied.items():
             y.copy_(weight)
         if copied is not self._float_weights:
-            self._fused.show_relaxed_weights()
+            self._fused.take_back()
 
     def _step_base(self, closure: Closure | None) -> float | None:
         if closure is None:
@@ -322,8 +324,11 @@ class BinaryRelax(Optimizer):
     def _fill_mix(self, strength: float) -> None:
         if not strength >= 0:
             raise ValueError(f"{self.schedule!r} gave the strength {strength}: must be >= 0")
-        for mix in self._mix.values():
-            mix.fill_(mixing_weight(strength))
+        wanted = mixing_weight(strength)
+        for device, mix in self._mix.items():
+            if self._filled.get(device) != wanted:
+                mix.fill_(wanted)
+                self._filled[device] = wanted
 
     def _description(self) -> list[dict[str, Any]]:
         """What a checkpoint must agree on, for each group, as plain data."""
@@ -346,10 +351,10 @@ class BinaryRelax(Optimizer):
         return {i: self._float_weights[p] for i, p in indexed if p in self.quantizers}
 
     def __getstate__(self) -> dict[str, Any]:
-        own = ("base", "schedule", "quantizers", "names", "num_steps", "_mix", "_watch", "_fused")
+        own = ("base", "schedule", "quantizers", "names", "num_steps", "_mix", "_filled", "_watch")
         kept = {
             name: self.__dict__[name]
-            for name in (*own, "_float_weights", "_sharded", "_sharded_modules")
+            for name in (*own, "_fused", "_float_weights", "_sharded", "_sharded_modules")
         }
         return {**super().__getstate__(), **kept, "_num_projected": 0}
 

@@ -1,0 +1,86 @@
+"""SGD's settings, gradients and velocities, as the arguments of kernels that take its step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from binaryrelax.kernels.rows import RowTable
+
+NUM_STAGES = 8  # a captured graph needs one; memory is hard to get while capturing
+NO_DESCENT, PLAIN, HEAVY_BALL, NESTEROV = 0, 1, 2, 3  # how y moves, as the kernels know it
+
+
+@dataclass(frozen=True)
+class Descent:
+    """One step of SGD, for the weights of a table of rows in their order.
+
+    Args:
+        gradients: laid out as the weights are.
+        velocities: the momentum buffers, which are changed; empty without momentum.
+        lr: a float32 scalar on the device of the weights.
+    """
+
+    gradients: list[Tensor]
+    velocities: list[Tensor]
+    lr: Tensor
+    momentum: float = 0.0
+    dampening: float = 0.0
+    weight_decay: float = 0.0
+    nesterov: bool = False
+
+    @property
+    def kind(self) -> int:
+        """Which of the kernels' ways to move y this is."""
+        if not self.velocities:
+            return PLAIN
+        return NESTEROV if self.nesterov else HEAVY_BALL
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """Equal for two steps that a kernel can take with the same arguments."""
+        tensors = (*self.gradients, *self.velocities, self.lr)
+        settings = (self.momentum, self.dampening, self.weight_decay, self.nesterov)
+        return (*[tensor.data_ptr() for tensor in tensors], *settings)
+
+
+class DescentTables:
+    """The kernels' arguments for steps of SGD on the weights of a table of rows."""
+
+    def __init__(self, rows: RowTable) -> None:
+        self.rows = rows
+        self.none = (rows.y, rows.y, torch.zeros(1, device=rows.device), 0.0, 0.0, 0.0)
+        # A CUDA graph repeats the copies that it was captured with, from memory of their own.
+        self._stages = [self._stage() for _ in range(NUM_STAGES)]
+        self._captured: list[Tensor] = []
+
+    def arguments(self, descent: Descent) -> tuple[Tensor | float, ...]:
+        """Addresses of gradients and velocities, the learning rate, and SGD's other settings."""
+        velocities = descent.velocities or descent.gradients  # of the same size; not read
+        addresses = self._addresses(descent.gradients) + self._addresses(velocities)
+        table = self._upload(torch.tensor(addresses))
+        settings = (descent.momentum, 1 - descent.dampening, descent.weight_decay)
+        return (*table.chunk(2), descent.lr, *settings)
+
+    def _upload(self, addresses: Tensor) -> Tensor:
+        if self.rows.device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+            addresses = (self._stages.pop() if self._stages else self._stage()).copy_(addresses)
+            self._captured.append(addresses)
+        table = torch.empty_like(addresses, device=self.rows.device)
+        return table.copy_(addresses, non_blocking=True)
+
+    def _stage(self) -> Tensor:
+        """Memory from which the device copies by itself."""
+        is_pinned = self.rows.device.type == "cuda"
+        return torch.empty(2 * self.rows.num_rows, dtype=torch.int64, pin_memory=is_pinned)
+
+    def _addresses(self, tensors: list[Tensor]) -> list[int]:
+        """Where each row begins in tensors that are laid out as the weights are."""
+        together = zip(self.rows.pairs, tensors, strict=True)
+        return [
+            tensor.data_ptr() + 4 * pair.row_length * i
+            for pair, tensor in together
+            for i in range(pair.num_rows)
+        ]

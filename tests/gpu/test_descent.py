@@ -1,0 +1,223 @@
+"""SGD's step inside the kernels, as the optimizer uses it: beside a base that steps by itself."""
+
+import pytest
+import torch
+from torch import nn
+
+from binaryrelax import (
+    Binary,
+    BinaryRelax,
+    GeometricGrowth,
+    PerChannel,
+    Ternary,
+    TernaryThreshold,
+    select_weights,
+)
+from tests.gpu.test_cuda import network
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+    pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype"),
+]
+QUANTIZERS = [Binary(), TernaryThreshold(), Ternary(), Ternary(granularity=PerChannel())]
+ROUNDING = {"rtol": 1e-4, "atol": 1e-6}
+
+
+class OwnSGD(torch.optim.SGD):
+    """A subclass, which the kernels leave to step by itself."""
+
+
+def relaxing(kind=torch.optim.SGD, quantizer=TernaryThreshold(), **settings):  # noqa: B008
+    model = network()
+    settings = {"lr": 0.05, "momentum": 0.9, "weight_decay": 1e-3, **settings}
+    base = kind(model.parameters(), **settings)
+    weights = select_weights(model, quantizer, keep_float=("8",))
+    return model, BinaryRelax(base, weights, GeometricGrowth(1.0, 1.5, 1, 30))
+
+
+def give_gradients(model, seed, *, in_place=False):
+    """The same for every model; in new memory unless they are to stay where they are."""
+    torch.manual_seed(seed)
+    for parameter in model.parameters():
+        gradient = torch.randn_like(parameter) * 0.01
+        if in_place and parameter.grad is not None:
+            parameter.grad.copy_(gradient)
+        else:
+            parameter.grad = gradient
+
+
+def takes_steps(optimizer):
+    """Whether the kernels would take base's next step."""
+    return bool(optimizer._fused._possible_descents())
+
+
+def assert_alike(one, other):
+    for a, b in zip(one.float_weights.values(), other.float_weights.values(), strict=True):
+        torch.testing.assert_close(a, b, **ROUNDING)
+    for a, b in zip(one.param_groups, other.param_groups, strict=True):
+        for p, q in zip(a["params"], b["params"], strict=True):
+            mine, theirs = one.state[p], other.state[q]
+            assert mine.keys() == theirs.keys()
+            if mine.get("momentum_buffer") is not None:
+                torch.testing.assert_close(
+                    mine["momentum_buffer"], theirs["momentum_buffer"], **ROUNDING
+                )
+
+
+@pytest.mark.parametrize("quantizer", QUANTIZERS, ids=repr)
+def test_many_steps_beside_a_base_that_steps_itself(quantizer):
+    model, optimizer = relaxing(quantizer=quantizer)
+    other_model, other = relaxing(OwnSGD, quantizer)
+    for seed in range(50):
+        give_gradients(model, seed)
+        give_gradients(other_model, seed)
+        optimizer.step()
+        other.step()
+        assert takes_steps(optimizer)
+        assert not takes_steps(other)
+    assert_alike(optimizer, other)
+    for weight in optimizer.quantizers:  # Phase II has begun: x is in Q
+        assert weight.grad is not None
+        values = weight.detach().abs().unique()
+        assert isinstance(quantizer.granularity, PerChannel) or len(values) <= 2
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"momentum": 0.0}, {"nesterov": True}, {"dampening": 0.2}, {"fused": True}, {"foreach": True}],
+    ids=repr,
+)
+def test_settings(settings):
+    (model, optimizer), (other_model, other) = relaxing(**settings), relaxing(OwnSGD, **settings)
+    for seed in range(10):
+        give_gradients(model, seed)
+        give_gradients(other_model, seed)
+        for each in (optimizer, other):
+            each.param_groups[0]["lr"] = 0.1 / (1 + seed)  # a schedule of plain numbers
+            each.step()
+    assert takes_steps(optimizer)
+    assert_alike(optimizer, other)
+
+
+def test_groups_have_their_own_settings():
+    def two_groups(kind):
+        model = network()
+        first, *rest = model.parameters()
+        groups = [{"params": [first], "lr": 0.5}, {"params": rest, "momentum": 0.0}]
+        base = kind(groups, lr=0.05, momentum=0.9)
+        weights = select_weights(model, Binary(), keep_float=("8",))
+        return model, BinaryRelax(base, weights, GeometricGrowth(1.0, 1.5, 1, 30))
+
+    (model, optimizer), (other_model, other) = two_groups(torch.optim.SGD), two_groups(OwnSGD)
+    for seed in range(5):
+        give_gradients(model, seed)
+        give_gradients(other_model, seed)
+        optimizer.step()
+        other.step()
+    assert takes_steps(optimizer)
+    assert_alike(optimizer, other)
+
+
+def test_base_steps_where_the_kernels_cannot():
+    model, optimizer = relaxing(maximize=True)
+    give_gradients(model, 0)
+    optimizer.step()
+    assert not takes_steps(optimizer)
+    model, optimizer = relaxing()
+    give_gradients(model, 0)
+    assert not takes_steps(optimizer)  # no velocities yet
+    optimizer.step()
+    assert takes_steps(optimizer)
+    model[0].weight.grad = None
+    assert not takes_steps(optimizer)
+    before = [y.clone() for y in optimizer.float_weights.values()]
+    optimizer.step()  # the weight without a gradient stays
+    after = list(optimizer.float_weights.values())
+    assert torch.equal(before[0], after[0])
+    assert not torch.equal(before[1], after[1])
+    handle = optimizer.base.register_step_pre_hook(lambda *_: None)
+    give_gradients(model, 1)
+    assert not takes_steps(optimizer)  # the hook may look at gradients
+    handle.remove()
+    assert takes_steps(optimizer)
+
+
+def test_graphs_read_the_learning_rate_and_their_own_gradients():
+    """Two graphs with gradients in different places, replayed in turns, beside eager steps."""
+    lr, other_lr = (torch.full((), 0.05, device="cuda") for _ in range(2))
+    model, optimizer = relaxing(lr=lr, quantizer=Ternary(), fused=True)
+    other_model, other = relaxing(OwnSGD, Ternary(), lr=other_lr, fused=True)
+    for seed in range(3):
+        for m, o in ((model, optimizer), (other_model, other)):
+            give_gradients(m, seed)
+            o.step()
+    graphs, stream = [], torch.cuda.Stream()
+    for _ in range(2):
+        gradients = [torch.zeros_like(p) for p in model.parameters()]
+        graph = torch.cuda.CUDAGraph()
+        torch.cuda.synchronize()
+        for parameter, gradient in zip(model.parameters(), gradients, strict=True):
+            parameter.grad = gradient
+        with torch.cuda.graph(graph, stream=stream):
+            optimizer.step()
+        graphs.append((graph, gradients))
+    for seed in range(3, 15):
+        lr.fill_(0.1 / seed)
+        other_lr.fill_(0.1 / seed)
+        graph, gradients = graphs[seed % 2]
+        give_gradients(other_model, seed)
+        for gradient, parameter in zip(gradients, other_model.parameters(), strict=True):
+            gradient.copy_(parameter.grad)
+        optimizer.prepare_step()
+        graph.replay()
+        other.step()
+    torch.cuda.synchronize()
+    assert_alike(optimizer, other)
+
+
+def test_a_step_that_fails_leaves_gradients_and_weights():
+    model, optimizer = relaxing()
+    give_gradients(model, 0)
+    optimizer.step()
+    give_gradients(model, 1)
+    bias = model[8].bias
+    relaxed = [w.detach().clone() for w in optimizer.quantizers]
+    kept = [y.clone() for y in optimizer.float_weights.values()]
+    optimizer.state[bias]["momentum_buffer"] = torch.zeros(3, device="cuda")  # of a wrong shape
+    with pytest.raises(RuntimeError):
+        optimizer.step()
+    assert all(w.grad is not None for w in optimizer.quantizers)
+    assert all(torch.equal(w, x) for w, x in zip(optimizer.quantizers, relaxed, strict=True))
+    assert all(
+        torch.equal(y, k) for y, k in zip(optimizer.float_weights.values(), kept, strict=True)
+    )
+
+
+def test_nothing_waits_for_the_device():
+    model, optimizer = relaxing(fused=True)
+    for seed in range(12):
+        if seed == 2:
+            torch.cuda.synchronize()
+            torch.cuda.set_sync_debug_mode("error")
+        try:
+            give_gradients(model, seed)
+            optimizer.step()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+
+
+def test_mixed_precision_of_weights():
+    """A weight in bfloat16 is moved by base, the others by the kernels."""
+    model = nn.Sequential(nn.Linear(64, 64, bias=False), nn.Linear(64, 64, bias=False)).cuda()
+    model[1].to(torch.bfloat16)
+    base = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, foreach=False)
+    with pytest.warns(UserWarning):
+        optimizer = BinaryRelax(base, select_weights(model, Binary()), GeometricGrowth(1, 2, 1, 9))
+    before = [y.clone() for y in optimizer.float_weights.values()]
+    for seed in range(3):
+        give_gradients(model, seed)
+        optimizer.step()
+    assert takes_steps(optimizer)
+    for old, new in zip(before, optimizer.float_weights.values(), strict=True):
+        assert not torch.equal(old, new)

@@ -1,0 +1,92 @@
+"""A step of SGD inside the first kernel, beside the one that torch takes (eq. 10)."""
+
+import pytest
+import torch
+from torch import nn
+
+from binaryrelax import PerLayer, TernaryThreshold
+from binaryrelax.kernels.sgd import Descent
+from tests.kernels.lockstep import DEVICE, QUANTIZERS, QUIET, Twin
+from tests.quantizers.cases import random_weights, same_bits
+
+pytestmark = QUIET
+SETTINGS = {
+    "plain": {},
+    "decayed": {"weight_decay": 0.01},
+    "heavy ball": {"momentum": 0.9, "weight_decay": 1e-4},
+    "dampened": {"momentum": 0.9, "dampening": 0.3},
+    "nesterov": {"momentum": 0.9, "weight_decay": 1e-4, "nesterov": True},
+}
+SHAPES = [(4200,), (3, 7, 3, 3), (2, 300)]
+ROUNDING = {"rtol": 1e-5, "atol": 1e-7}
+
+
+class Pair:
+    """The same weights, moved by torch's SGD and by the kernels."""
+
+    def __init__(self, quantizer, settings, seed=0):
+        weights = [random_weights(*shape, seed=seed + i) for i, shape in enumerate(SHAPES)]
+        weights[1] = weights[1].to(memory_format=torch.channels_last)
+        self.twin = Twin(quantizer, weights if quantizer.granularity == PerLayer() else weights[1:])
+        self.parameters = [nn.Parameter(y.clone()) for y in self.twin.ys]
+        self.sgd = torch.optim.SGD(self.parameters, lr=0.1, **settings)
+        self.settings, self.lr = settings, torch.full((), 0.1, device=DEVICE)
+        self._step_torch(seed)  # SGD makes its velocities in the first step
+        for y, parameter in zip(self.twin.ys, self.parameters, strict=True):
+            y.copy_(parameter.detach())
+        self.velocities = [
+            self.sgd.state[p]["momentum_buffer"].clone()
+            for p in self.parameters
+            if settings.get("momentum")
+        ]
+
+    def step(self, seed, mix):
+        """Both take the step with the same gradients; x of the kernels."""
+        gradients = self._step_torch(seed)
+        for x in self.twin.xs:
+            x.fill_(float("nan"))
+        self.twin.mix.fill_(mix)
+        descent = Descent(gradients, self.velocities, self.lr, **self.settings)
+        self.twin.fused(self.twin.mix, descent)
+        return [x.to("cpu", copy=True) for x in self.twin.xs]
+
+    def _step_torch(self, seed):
+        torch.manual_seed(seed)
+        gradients = [torch.randn_like(parameter) * 0.01 for parameter in self.parameters]
+        for parameter, gradient in zip(self.parameters, gradients, strict=True):
+            parameter.grad = gradient.clone()
+        self.sgd.step()
+        return gradients
+
+
+@pytest.mark.parametrize("quantizer", QUANTIZERS, ids=repr)
+def test_every_quantizer_steps_as_torch_does(quantizer):
+    assert_steps(quantizer, SETTINGS["heavy ball"])
+
+
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+def test_every_setting_steps_as_torch_does(settings):
+    assert_steps(TernaryThreshold(), settings)
+
+
+def assert_steps(quantizer, settings):
+    """y and velocities are torch's to rounding, and x is exactly that of the new y."""
+    pair = Pair(quantizer, settings)
+    for seed in (1, 2):
+        relaxed = pair.step(seed, mix=0.3)
+        for y, parameter in zip(pair.twin.ys, pair.parameters, strict=True):
+            torch.testing.assert_close(y, parameter.detach(), **ROUNDING)
+        for velocity, parameter in zip(pair.velocities, pair.parameters, strict=False):
+            expected = pair.sgd.state[parameter]["momentum_buffer"]
+            torch.testing.assert_close(velocity, expected, **ROUNDING)
+        fresh = Twin(quantizer, pair.twin.ys).relax(0.3)
+        assert all(same_bits(a, b) for a, b in zip(relaxed, fresh, strict=True))
+
+
+def test_the_learning_rate_is_read_from_the_device():
+    pair = Pair(TernaryThreshold(), {"momentum": 0.9})
+    pair.lr.fill_(0.01)
+    pair.sgd.param_groups[0]["lr"] = 0.01
+    pair.step(seed=1, mix=1.0)
+    for y, parameter in zip(pair.twin.ys, pair.parameters, strict=True):
+        torch.testing.assert_close(y, parameter.detach(), **ROUNDING)
