@@ -155,12 +155,13 @@ def step_optimizer() -> str:
     """``optimizer.step()`` in eager mode."""
     record = read(STEP)["optimizer_step"]
     base = record["fused SGD"]
-    names = [name for name in record if name not in ("network", "fused SGD")]
+    names = [name for name in record if name not in ("network", "fused SGD", "note")]
     rows = [(name, f"{record[name]:.2f} ms", f"{record[name] / base:.1f}×") for name in names]
-    return table(
+    shown = table(
         (f"`optimizer.step()`, {record['network']}", "eager", "of fused SGD"),
         [("fused SGD", f"{base:.2f} ms", "1"), *rows],
     )
+    return f"{shown}\n\nThis table: {record['note']}." if "note" in record else shown
 
 
 def step_long_row() -> str:

@@ -18,6 +18,7 @@ from binaryrelax import (
     measure,
     select_weights,
 )
+from binaryrelax.optim.finiteness import CALLS_BETWEEN_READS
 from binaryrelax.quantizers.dtensors import is_dtensor, whole
 
 pytestmark = [
@@ -112,7 +113,7 @@ def test_non_finite_weights_are_named_some_steps_late():
     train(model, optimizer, 1)
     model[2].weight.grad.to_local()[0, 0] = math.nan
     with pytest.raises(ValueError, match=r"float weights of 2\.weight became NaN"):
-        for _ in range(20):
+        for _ in range(2 * CALLS_BETWEEN_READS):  # one to send the flags, one to look at them
             optimizer.step()
     with pytest.raises(ValueError, match=r"float weights of 2\.weight became NaN"):
         measure(optimizer)
