@@ -65,10 +65,10 @@ class DescentTables:
         return (*table.chunk(2), descent.lr, *settings)
 
     def _upload(self, addresses: Tensor) -> Tensor:
+        table = torch.empty_like(addresses, device=self.rows.device)
         if self.rows.device.type == "cuda" and torch.cuda.is_current_stream_capturing():
             addresses = (self._stages.pop() if self._stages else self._stage()).copy_(addresses)
-            self._captured.append(addresses)
-        table = torch.empty_like(addresses, device=self.rows.device)
+            self._captured += [addresses, table]
         return table.copy_(addresses, non_blocking=True)
 
     def _stage(self) -> Tensor:

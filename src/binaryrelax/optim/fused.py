@@ -177,6 +177,7 @@ class _Group:
         self._first = next(iter(float_weights))
         self._states: list[dict[str, Tensor]] = [{}]  # base's, of each weight
         self._velocities: list[Tensor] | None = None
+        self._has_descended = False
         self._own_lr = torch.zeros((), device=self.device)
         self._lr_in_own: float | None = None
 
@@ -184,6 +185,7 @@ class _Group:
         return self._kernels.is_current()
 
     def relax(self, mix: Tensor, descent: Descent | None) -> None:
+        self._has_descended |= descent is not None
         if torch.cuda.current_device() == self.device.index:  # where kernels go
             self._kernels(mix, descent)
         else:
@@ -197,6 +199,8 @@ class _Group:
         settings = base.param_groups[self._place]
         if settings["maximize"] or settings["differentiable"]:
             return None
+        if not self._has_descended and torch.cuda.is_current_stream_capturing():
+            return None  # a graph is no place to compile the kernel
         gradients = self._laid_out([weight.grad for weight in self.float_weights])
         velocities: list[Tensor] | None = []
         if settings["momentum"] != 0:  # base makes them in its first step
