@@ -221,3 +221,90 @@ def test_mixed_precision_of_weights():
     assert takes_steps(optimizer)
     for old, new in zip(before, optimizer.float_weights.values(), strict=True):
         assert not torch.equal(old, new)
+
+
+def captured_step(model, optimizer):
+    """A graph of one step, with gradients of its own, that was not replayed yet."""
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    graph = torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph, stream=torch.cuda.Stream()):
+        optimizer.step()
+    return graph
+
+
+def test_eager_steps_around_graphs():
+    """Plain numbers as learning rates: each graph keeps its own, eager steps have theirs."""
+    (model, optimizer), (other_model, other) = relaxing(fused=True), relaxing(OwnSGD, fused=True)
+
+    def both_step(seed, lr, graph=None):
+        give_gradients(model, seed, in_place=True)
+        give_gradients(other_model, seed)
+        for each in (optimizer, other):
+            each.param_groups[0]["lr"] = lr
+        other.step()
+        if graph is None:
+            optimizer.step()
+        else:
+            optimizer.prepare_step()
+            graph.replay()
+
+    for seed in range(3):
+        both_step(seed, 0.1)
+    optimizer.param_groups[0]["lr"] = 0.001
+    graph = captured_step(model, optimizer)
+    both_step(3, 0.1)  # with the gradients of the graph, before it has run
+    both_step(4, 0.001, graph)
+    both_step(5, 0.1)
+    both_step(6, 0.001, graph)
+    for seed in range(7, 50):  # gradients wander: what the graph reads must stay
+        model.zero_grad()
+        both_step(seed, 0.1)
+    torch.cuda.synchronize()
+    assert_alike(optimizer, other)
+
+
+def test_gradients_in_one_buffer():
+    (model, optimizer), (other_model, other) = relaxing(), relaxing(OwnSGD)
+    for seed in range(5):
+        give_gradients(other_model, seed)
+        give_gradients(model, seed)
+        flat = torch.cat(
+            [torch.zeros(2, device="cuda")] + [p.grad.ravel() for p in model.parameters()]
+        )
+        parts = flat[2:].split([p.numel() for p in model.parameters()])
+        for parameter, part in zip(model.parameters(), parts, strict=True):
+            parameter.grad = part.view_as(parameter)
+        optimizer.step()
+        other.step()
+    assert takes_steps(optimizer)
+    assert_alike(optimizer, other)
+
+
+def test_state_that_was_dropped_is_made_anew():
+    (model, optimizer), (other_model, other) = relaxing(), relaxing(OwnSGD)
+    for seed in range(6):
+        if seed == 3:
+            optimizer.state.pop(model[3].weight)
+            other.state.pop(other_model[3].weight)
+        give_gradients(model, seed)
+        give_gradients(other_model, seed)
+        optimizer.step()
+        other.step()
+    assert_alike(optimizer, other)
+
+
+def test_hooks_of_all_optimizers_see_the_gradients():
+    model, optimizer = relaxing()
+    for seed in range(2):
+        give_gradients(model, seed)
+        optimizer.step()
+    seen = []
+    handle = torch.optim.optimizer.register_optimizer_step_pre_hook(
+        lambda each, *_: seen.append(model[0].weight.grad is not None)
+    )
+    give_gradients(model, 2)
+    optimizer.step()
+    handle.remove()
+    assert seen == [True, True]

@@ -21,7 +21,6 @@ from tests.quantizers.cases import same_bits, ulps_apart, with_granularity
 
 pytest.importorskip("triton", reason="the kernels are written in Triton")
 from binaryrelax.kernels.fused import (
-    LOG_BINS as LOG_BINS,
     FusedRelaxation,
     is_fusible as is_fusible,
 )

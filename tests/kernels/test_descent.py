@@ -90,3 +90,31 @@ def test_the_learning_rate_is_read_from_the_device():
     pair.step(seed=1, mix=1.0)
     for y, parameter in zip(pair.twin.ys, pair.parameters, strict=True):
         torch.testing.assert_close(y, parameter.detach(), **ROUNDING)
+
+
+def test_gradients_anywhere_in_a_buffer():
+    """As under DistributedDataParallel: views that do not begin where wide loads can."""
+    pair = Pair(TernaryThreshold(), SETTINGS["heavy ball"])
+    gradients = pair._step_torch(seed=1)
+    sizes = [gradient.numel() for gradient in gradients]
+    buffer = torch.empty(2 + sum(sizes), device=DEVICE)
+    views = []
+    for gradient, part in zip(gradients, buffer[2:].split(sizes), strict=True):
+        views.append(part.as_strided(gradient.shape, gradient.stride()))
+        views[-1].copy_(gradient)
+    descent = Descent(views, pair.velocities, pair.lr, **pair.settings)
+    assert not descent.is_aligned
+    pair.twin.fused(pair.twin.mix, descent)
+    for y, parameter in zip(pair.twin.ys, pair.parameters, strict=True):
+        torch.testing.assert_close(y, parameter.detach(), **ROUNDING)
+
+
+def test_settings_that_change_need_no_new_launch():
+    pair = Pair(TernaryThreshold(), {"momentum": 0.9})
+    gradients = [torch.ones_like(y) for y in pair.twin.ys]
+    for momentum in (0.9, 0.8, 0.7):
+        before = [velocity.clone() for velocity in pair.velocities]
+        pair.twin.fused(pair.twin.mix, Descent(gradients, pair.velocities, pair.lr, momentum))
+        for old, new in zip(before, pair.velocities, strict=True):
+            torch.testing.assert_close(new, momentum * old + 1, **ROUNDING)
+    assert len(pair.twin.fused._descents) == 1

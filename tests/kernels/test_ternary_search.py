@@ -8,7 +8,6 @@ from binaryrelax import Binary, PerChannel, PerLayer, Ternary, TernaryThreshold
 from tests.kernels.exact import best_cut, cut_of, value_ratio
 from tests.kernels.lockstep import (
     IS_INTERPRETED,
-    LOG_BINS,
     QUANTIZERS,
     QUIET,
     Twin,
@@ -40,7 +39,22 @@ def search_as_large_rows(monkeypatch):
     if not IS_INTERPRETED:
         pytest.skip("a compiled kernel holds the constant; tests/gpu has rows of that size")
     monkeypatch.setattr("binaryrelax.kernels.ternary_bins.SMALL_ROW", 0)
-    monkeypatch.setattr("binaryrelax.kernels.fused.LOG_BINS_OF_SHORT_ROWS", LOG_BINS)
+    monkeypatch.setattr("binaryrelax.kernels.fused.LONG_ON_AVERAGE", 0)
+
+
+@pytest.mark.parametrize("is_large", [False, True], ids=["small rows", "large rows"])
+def test_weights_that_drift(is_large, monkeypatch):
+    """Most steps end in the window of narrow bins around the cut before."""
+    if is_large:
+        search_as_large_rows(monkeypatch)
+    row = random_weights(60_000)
+    twin = Twin(Ternary(), [row])
+    for seed in range(1, 7):
+        projected = twin.relax(1.0)[0]
+        assert_optimal(row, projected)
+        assert not twin.fused._search.window.any()  # left empty for the next step
+        row = row + 1e-5 * random_weights(60_000, seed=seed)
+        twin.overwrite([row])
 
 
 @pytest.mark.parametrize("quantizer", [Binary(), TernaryThreshold(), Ternary()], ids=repr)

@@ -6,13 +6,16 @@ Ternary in float32, with one scale per layer or per channel.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
 from torch import Tensor
 
 from binaryrelax.kernels.launch import Launch
 from binaryrelax.kernels.means import sum_magnitudes
 from binaryrelax.kernels.rows import Pair, RowTable, has_row_layout
-from binaryrelax.kernels.sgd import NO_DESCENT, Descent, DescentTables
+from binaryrelax.kernels.sgd import NO_DESCENT, NO_NUMBERS, Descent, DescentTables
 from binaryrelax.kernels.ternary_bins import NUM_SUMS, WINDOW, count_around_guess, count_inside
 from binaryrelax.kernels.ternary_search import search_around_guess, search_inside
 from binaryrelax.kernels.ternary_waiting import DEPTH
@@ -20,7 +23,9 @@ from binaryrelax.kernels.writing import write_relaxed
 from binaryrelax.quantizers import Binary, Quantizer, Ternary, TernaryThreshold
 
 LOG_BINS, LOG_BINS_OF_SHORT_ROWS = 10, 8  # bins of a row, as a power of two
-NUM_NARROWINGS = 1  # planned; often not even that is needed
+LONG_ON_AVERAGE = 1 << 13  # weights of a row, from which on its window is not larger than itself
+MOST_WINDOWS = 1 << 10
+LONGEST_WITHOUT_WINDOW = 1 << 20  # weights of a row: more could overflow the wide bins
 MOST_IN_BINS = (1 << 25) - 1  # weights of a row: more could overflow a bin
 # Edges around the guess of a ternary cut, in units of it; 0 and 1 stand for those known otherwise.
 COARSE_RATIOS = (0.0, 0.5, 0.8, 0.93, 1.0, 1.0, 1.07, 1.22, 1.6, 3.0, 10.0)
@@ -64,12 +69,13 @@ class FusedRelaxation:
             not_finite = self.rows.zeros(len(pairs), torch.bool)
         self.not_finite = not_finite
         self._scales = _Scales(self.rows)
+        self._tables = DescentTables(self.rows)
         self._search = None
         if isinstance(quantizer, Ternary):
-            self._search = _TernarySearch(self.rows, self._scales)
-        self._tables = DescentTables(self.rows)
+            self._search = _TernarySearch(self.rows, self._scales, self._tables)
         self._first = self._read_weights(self._tables.none, NO_DESCENT)
-        self._descents: dict[tuple[object, ...], Launch] = {}
+        self._descents: dict[tuple[int, ...], Launch] = {}
+        self._captured: list[Launch] = []  # a graph goes on to use what they hold
         self._scaling = self._find_scales()
         self._mix: Tensor | None = None
 
@@ -84,36 +90,47 @@ class FusedRelaxation:
         """
         if mix is not self._mix:
             self._mix, self._writing = mix, self._write(mix)
-        first = self._first if descent is None else self._descending(descent)
-        first()
+        if descent is None:
+            self._first(*NO_NUMBERS)
+        else:
+            self._descending(descent)(*descent.numbers)
         for launch in self._scaling:
             launch()
         self._writing()
 
     def _descending(self, descent: Descent) -> Launch:
         """The first launch with a step in it; gradients mostly are where they were before."""
-        identity = descent.identity
-        if identity not in self._descents:
+        if self._tables.is_capturing():  # the graph must fill its own table when it is replayed
+            self._captured.append(self._new_descending(descent))
+            return self._captured[-1]
+        key = (*descent.addresses, descent.kind)
+        if key not in self._descents:
             if len(self._descents) == MOST_DESCENTS:
                 self._descents.clear()
-            arguments = self._tables.arguments(descent)
-            self._descents[identity] = self._read_weights(arguments, descent.kind)
-        return self._descents[identity]
+            self._descents[key] = self._new_descending(descent)
+        return self._descents[key]
 
-    def _read_weights(self, arguments: tuple[Tensor | float, ...], kind: int) -> Launch:
+    def _new_descending(self, descent: Descent) -> Launch:
+        arguments = self._tables.arguments(descent)
+        return self._read_weights(arguments, descent.kind, is_aligned=descent.is_aligned)
+
+    def _read_weights(
+        self, arguments: tuple[Tensor, ...], kind: int, *, is_aligned: bool = True
+    ) -> Launch:
         """The first launch, which may move y before."""
         if self._search is not None:
             return self._search.count_around_guess(arguments, kind)
-        return _sum_launch(self.rows, self._scales, arguments, DESCENT=kind)
+        return _sum_launch(self.rows, self._scales, arguments, DESCENT=kind, ALIGNED=is_aligned)
 
-    def _find_scales(self) -> list[Launch]:
+    def _find_scales(self) -> list[Callable[[], None]]:
         """What leads on to the sum and number of the weights that each row keeps."""
         scales = self._scales
         if self._search is not None:
             return self._search.launches()
         if isinstance(self.quantizer, TernaryThreshold):
             none, ratio = self._tables.none, self.quantizer.ratio
-            return [_sum_launch(self.rows, scales, none, DESCENT=NO_DESCENT, ABOVE=ratio)]
+            above = _sum_launch(self.rows, scales, none, DESCENT=NO_DESCENT, ABOVE=ratio)
+            return [partial(above, *NO_NUMBERS)]
         scales.totals, scales.counts = scales.sums, scales.sum_counts
         return []
 
@@ -144,8 +161,8 @@ class _Scales:
 
 
 def _sum_launch(
-    rows: RowTable, scales: _Scales, arguments: tuple[Tensor | float, ...],
-    *, DESCENT: int, ABOVE: float = 0.0,
+    rows: RowTable, scales: _Scales, arguments: tuple[Tensor, ...],
+    *, DESCENT: int, ABOVE: float = 0.0, ALIGNED: bool = True,
 ) -> Launch:  # fmt: skip
     """The sums of all magnitudes, or of those >= ABOVE * mean."""
     totals = (scales.totals, scales.counts) if ABOVE else (scales.sums, scales.sum_counts)
@@ -157,18 +174,18 @@ def _sum_launch(
         ABOVE=ABOVE,
         DESCENT=DESCENT,
         BACKWARDS=ABOVE == 0,  # the optimizer went forwards, as every other launch does
-        **rows.constants,
+        CHUNK=rows.chunk_size,
+        ALIGNED=rows.is_aligned and ALIGNED,
     )  # fmt: skip
 
 
 class _TernarySearch:
     """The launches of ``ternary_search``, and what they know of each row in between."""
 
-    def __init__(self, rows: RowTable, scales: _Scales) -> None:
+    def __init__(self, rows: RowTable, scales: _Scales, tables: DescentTables) -> None:
         self.rows, self.scales = rows, scales
-        self.has_short_rows = rows.num_chunks == rows.num_rows
-        self.log_bins = LOG_BINS_OF_SHORT_ROWS if self.has_short_rows else LOG_BINS
-        self.is_windowed = not self.has_short_rows
+        self.is_windowed = _are_long(rows)
+        self.log_bins = LOG_BINS if self.is_windowed else LOG_BINS_OF_SHORT_ROWS
         self.ratios = torch.tensor(COARSE_RATIOS, dtype=torch.float64).to(rows.device)
         self.bins = rows.zeros(rows.num_rows << self.log_bins, torch.int64)
         self.bin_counts = rows.zeros(rows.num_rows << self.log_bins, torch.int64)
@@ -191,12 +208,12 @@ class _TernarySearch:
             rows.zeros(num_waiting, torch.float64),
             rows.zeros(num_waiting, torch.int32),
         )
-        _sum_launch(rows, scales, DescentTables(rows).none, DESCENT=NO_DESCENT)()
+        _sum_launch(rows, scales, tables.none, DESCENT=NO_DESCENT)(*NO_NUMBERS)
         # As if it were the scale of a step before.
         scales.totals.copy_(scales.sums * (2 * FIRST_GUESS))
         scales.counts.copy_(scales.sum_counts)
 
-    def count_around_guess(self, arguments: tuple[Tensor | float, ...], kind: int) -> Launch:
+    def count_around_guess(self, arguments: tuple[Tensor, ...], kind: int) -> Launch:
         """Where the search begins."""
         _, totals, counts, _ = self.best
         guess = (self.ratios, totals, counts, self.bins, self.window, *self.partial)
@@ -205,26 +222,19 @@ class _TernarySearch:
             WINDOWED=self.is_windowed, DESCENT=kind, BACKWARDS=True,
         )  # fmt: skip
 
-    def launches(self) -> list[Launch]:
+    def launches(self) -> list[Callable[[], None]]:
         """What follows, until the cuts are exact; counting and searching take turns."""
         depths, lows, highs, *_ = self.waiting
         around = (self.ratios, self.bins, self.window, *self.partial,
                   self.scales.sums, *self.best, *self.waiting)  # fmt: skip
-        launches = [self._search(search_around_guess, around, WINDOWED=self.is_windowed)]
         narrow = (self.bins, self.bin_counts)
-        for number in range(NUM_NARROWINGS):
-            is_last = number == NUM_NARROWINGS - 1
-            launches += [
-                self._count(count_inside, (*narrow, depths, lows, highs), BACKWARDS=False),
-                self._search(
-                    search_inside, (*narrow, *self.best, *self.waiting), UNTIL_DONE=is_last
-                ),
-            ]
-        return launches
+        return [
+            self._search(search_around_guess, around, WINDOWED=self.is_windowed),
+            self._count(count_inside, (*narrow, depths, lows, highs), BACKWARDS=False),
+            self._search(search_inside, (*narrow, *self.best, *self.waiting)),
+        ]
 
-    def _count(
-        self, kernel: object, arguments: tuple[Tensor | float, ...], **constants: int
-    ) -> Launch:
+    def _count(self, kernel: object, arguments: tuple[Tensor, ...], **constants: int) -> Launch:
         rows = self.rows
         return Launch(
             kernel, rows.num_chunks, (*rows.table, *arguments),
@@ -235,6 +245,14 @@ class _TernarySearch:
         rows = self.rows
         return Launch(
             kernel, rows.num_rows, (*rows.table, *arguments),
-            num_warps=4 if self.has_short_rows else 8,
+            num_warps=8 if self.is_windowed else 4,
             **constants, LOG_BINS=self.log_bins, **rows.constants,
         )  # fmt: skip
+
+
+def _are_long(rows: RowTable) -> bool:
+    """Whether rows are few and long, so that each can have a window of narrow bins."""
+    if max(rows.lengths) > LONGEST_WITHOUT_WINDOW:
+        return True
+    is_long = sum(rows.lengths) >= LONG_ON_AVERAGE * rows.num_rows
+    return is_long and rows.num_rows <= MOST_WINDOWS

@@ -19,7 +19,7 @@ class Launch:
     Args:
         kernel: a function made by ``triton.jit``.
         num_programs: programs to start.
-        arguments: tensors and numbers, in the order of the kernel's parameters.
+        arguments: tensors, in the order of the kernel's parameters; each call adds numbers to them.
         num_warps: groups of 32 threads in each program.
         constants: its ``tl.constexpr`` parameters.
     """
@@ -28,25 +28,24 @@ class Launch:
         self,
         kernel: Any,
         num_programs: int,
-        arguments: tuple[Any, ...],
+        arguments: tuple[Tensor, ...],
         *,
         num_warps: int = NUM_WARPS,
         **constants: Any,
     ) -> None:
         # Fusion is chosen, not left open: from 3.9 on, Triton warns where it is.
-        self._first: Callable[[], Any] = lambda: kernel[(num_programs,)](
-            *arguments, **constants, num_warps=num_warps, enable_fp_fusion=True
+        self._first: Callable[..., Any] = lambda *numbers: kernel[(num_programs,)](
+            *arguments, *numbers, **constants, num_warps=num_warps, enable_fp_fusion=True
         )
         self._grid = (num_programs, 1, 1)
-        names = kernel.arg_names[len(arguments) :]
-        addresses = [a.data_ptr() if isinstance(a, Tensor) else a for a in arguments]
-        self._arguments = (*addresses, *(constants[name] for name in names))
+        self._addresses = [tensor.data_ptr() for tensor in arguments]
+        self._constants = [constants[name] for name in kernel.arg_names if name in constants]
         self._again: Callable[..., Any] | None = None
 
-    def __call__(self) -> None:
+    def __call__(self, *numbers: float) -> None:
         if self._again is None:
-            compiled = self._first()
+            compiled = self._first(*numbers)
             if hasattr(compiled, "packed_metadata"):  # not under the interpreter
                 self._again = compiled[self._grid]
         else:
-            self._again(*self._arguments)
+            self._again(*self._addresses, *numbers, *self._constants)

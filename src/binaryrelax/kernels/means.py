@@ -28,9 +28,8 @@ def sum_magnitudes(
 ):  # fmt: skip
     """Sum and number of each row's magnitudes; with ABOVE > 0, of those >= ABOVE * mean (eq. 7).
 
-    With DESCENT, y takes its step before (``descent``).
     The mean then comes from ``earlier_totals``, the sums of a launch before, and the threshold
-    goes to ``cuts``.
+    goes to ``cuts``. With DESCENT, y takes its step before (``descent``).
     """
     chunk = chunk_of_program(BACKWARDS)
     row = tl.load(row_of_chunk + chunk)

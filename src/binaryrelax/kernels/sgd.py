@@ -10,6 +10,8 @@ from torch import Tensor
 from binaryrelax.kernels.rows import RowTable
 
 NUM_STAGES = 8  # a captured graph needs one; memory is hard to get while capturing
+ALIGNMENT = 16  # bytes of the widest load
+NO_NUMBERS = (0.0, 0.0, 0.0)  # settings for a kernel that takes no step
 NO_DESCENT, PLAIN, HEAVY_BALL, NESTEROV = 0, 1, 2, 3  # how y moves, as the kernels know it
 
 
@@ -39,11 +41,21 @@ class Descent:
         return NESTEROV if self.nesterov else HEAVY_BALL
 
     @property
-    def identity(self) -> tuple[object, ...]:
-        """Equal for two steps that a kernel can take with the same arguments."""
+    def numbers(self) -> tuple[float, float, float]:
+        """SGD's settings as the kernels take them."""
+        return float(self.momentum), 1.0 - self.dampening, float(self.weight_decay)
+
+    @property
+    def addresses(self) -> tuple[int, ...]:
+        """Where everything lies."""
         tensors = (*self.gradients, *self.velocities, self.lr)
-        settings = (self.momentum, self.dampening, self.weight_decay, self.nesterov)
-        return (*[tensor.data_ptr() for tensor in tensors], *settings)
+        return tuple([tensor.data_ptr() for tensor in tensors])
+
+    @property
+    def is_aligned(self) -> bool:
+        """Whether all begin where wide loads can; views into one large buffer may not."""
+        tensors = (*self.gradients, *self.velocities)
+        return all(tensor.data_ptr() % ALIGNMENT == 0 for tensor in tensors)
 
 
 class DescentTables:
@@ -51,24 +63,29 @@ class DescentTables:
 
     def __init__(self, rows: RowTable) -> None:
         self.rows = rows
-        self.none = (rows.y, rows.y, torch.zeros(1, device=rows.device), 0.0, 0.0, 0.0)
+        self.none = (rows.y, rows.y, torch.zeros(1, device=rows.device))
         # A CUDA graph repeats the copies that it was captured with, from memory of their own.
-        self._stages = [self._stage() for _ in range(NUM_STAGES)]
+        self._stages: list[Tensor] = []
         self._captured: list[Tensor] = []
 
-    def arguments(self, descent: Descent) -> tuple[Tensor | float, ...]:
-        """Addresses of gradients and velocities, the learning rate, and SGD's other settings."""
+    def arguments(self, descent: Descent) -> tuple[Tensor, ...]:
+        """Addresses of gradients and velocities, and the learning rate."""
         velocities = descent.velocities or descent.gradients  # of the same size; not read
         addresses = self._addresses(descent.gradients) + self._addresses(velocities)
         table = self._upload(torch.tensor(addresses))
-        settings = (descent.momentum, 1 - descent.dampening, descent.weight_decay)
-        return (*table.chunk(2), descent.lr, *settings)
+        return (*table.chunk(2), descent.lr)
+
+    def is_capturing(self) -> bool:
+        """Whether what is done now belongs to a CUDA graph."""
+        return self.rows.device.type == "cuda" and torch.cuda.is_current_stream_capturing()
 
     def _upload(self, addresses: Tensor) -> Tensor:
         table = torch.empty_like(addresses, device=self.rows.device)
-        if self.rows.device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+        if self.is_capturing():
             addresses = (self._stages.pop() if self._stages else self._stage()).copy_(addresses)
             self._captured += [addresses, table]
+        else:
+            self._stages += [self._stage() for _ in range(NUM_STAGES - len(self._stages))]
         return table.copy_(addresses, non_blocking=True)
 
     def _stage(self) -> Tensor:

@@ -169,7 +169,8 @@ def bracket(guess, length, WINDOWED: tl.constexpr, LOG_BINS: tl.constexpr):
     high = tl.minimum(high, low + (1 << LOG_BINS))
     ceiling = tl.minimum(high << shift, INFINITY_BITS)  # 0 * infinity would spoil the sums
     # A bin is as wide as 2^LOG_BINS of the window's.
-    window_bottom = ((bits_not_below(guess) >> shift) - ((WINDOW >> 1) >> LOG_BINS)) << shift
+    first_in_window = (bits_not_below(guess) >> shift) - ((WINDOW >> 1) >> LOG_BINS)
+    window_bottom = tl.maximum(first_in_window, 1) << shift
     return low << shift, ceiling, shift, window_bottom
 
 
@@ -178,6 +179,7 @@ def edges_around(place, guess, bottom, ceiling, end, ratios):
     """The bits of the edges at these places, in increasing order up to the end."""
     ratio = tl.load(ratios + place, mask=place < END, other=0.0)
     edges = tl.minimum(bits_not_below(guess * ratio), INFINITY_BITS - 1) & EXACT_EDGE
+    edges = tl.maximum(edges, 1)  # zeros are not counted
     edges = tl.where(place < BOTTOM, tl.minimum(edges, bottom), tl.maximum(edges, ceiling))
     edges = tl.where(place == 0, 1, tl.where(place == BOTTOM, bottom, edges))
     return tl.where(place == CEILING, ceiling, tl.where(place >= END, end, edges))

@@ -31,7 +31,6 @@ from binaryrelax.kernels.ternary_bins import (
     NUM_SUMS,
     ONE_COUNT,
     PACKED_SHIFT,
-    SMALL_ROW,
     WINDOW,
     bracket,
     edges_around,
@@ -116,12 +115,11 @@ def search_inside(
     y_rows, lengths, first_chunks, row_of_chunk, bins, bin_counts,
     best_values, totals, counts, cuts,
     depths, lows, highs, above_totals, above_counts,
-    UNTIL_DONE: tl.constexpr, LOG_BINS: tl.constexpr,
-    CHUNK: tl.constexpr, ALIGNED: tl.constexpr,
+    LOG_BINS: tl.constexpr, CHUNK: tl.constexpr, ALIGNED: tl.constexpr,
 ):  # fmt: skip
     """Replaces the interval that was counted by what is suspicious in it; one program for each row.
 
-    Small rows, and with UNTIL_DONE all, are then counted and searched here until nothing waits.
+    What still waits then, which is rare, is counted and searched here, until nothing does.
     """
     row = tl.program_id(0)
     length = row_length(lengths, row, ALIGNED)
@@ -147,8 +145,6 @@ def search_inside(
         )  # fmt: skip
         num_searched += 1
         depth = tl.load(depths + row, cache_modifier=".cg")
-        if not UNTIL_DONE:
-            depth = tl.where(length <= SMALL_ROW, depth, 0)
     if num_searched > 0:
         tl.store(best_values + row, value)
         tl.store(totals + row, total)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.optim import SGD, Optimizer
+from torch.optim import SGD, Optimizer, optimizer as optimizer_module
 
 from binaryrelax.quantizers import Quantizer
 
@@ -77,12 +77,13 @@ class FusedWeights:
 
         After ``lend_to_base`` this takes the step that was kept from base, too.
         """
+        # Taken once: should a launch fail, no later call may take these steps.
+        descents, self._descents = self._descents, []
+        side, self._side = self._side, None
         for place, group in enumerate(self._groups or []):
-            group.relax(mix[group.device], self._descents[place] if self._descents else None)
-        self._descents = []
-        if self._side is not None:
-            torch.cuda.current_stream().wait_stream(self._side)
-            self._side = None
+            group.relax(mix[group.device], descents[place] if descents else None)
+        if side is not None:
+            torch.cuda.current_stream().wait_stream(side)
         # Autograd must notice that x has changed, as it does when torch itself writes it.
         if self._relaxed:
             torch.autograd.graph.increment_version(list(self._relaxed))
@@ -139,8 +140,7 @@ class FusedWeights:
 
     def _possible_descents(self) -> list[Descent]:
         """The steps of all groups, or none if base must take one of them itself."""
-        has_hooks = self._base._optimizer_step_pre_hooks or self._base._optimizer_step_post_hooks
-        if type(self._base) is not SGD or has_hooks:  # a subclass may step in another way
+        if type(self._base) is not SGD or _has_hooks(self._base):  # a subclass may step otherwise
             return []
         descents = []
         for group in self._groups or []:
@@ -174,10 +174,9 @@ class _Group:
             [places[weight] for weight in float_weights],
         )
         self._strides = [y.stride() for y in float_weights.values()]
-        self._first = next(iter(float_weights))
-        self._states: list[dict[str, Tensor]] = [{}]  # base's, of each weight
+        self._ys = list(float_weights.values())
         self._velocities: list[Tensor] | None = None
-        self._has_descended = False
+        self._kinds: set[int] = set()  # of steps whose kernels are compiled
         self._own_lr = torch.zeros((), device=self.device)
         self._lr_in_own: float | None = None
 
@@ -185,7 +184,8 @@ class _Group:
         return self._kernels.is_current()
 
     def relax(self, mix: Tensor, descent: Descent | None) -> None:
-        self._has_descended |= descent is not None
+        if descent is not None:
+            self._kinds.add(descent.kind)
         if torch.cuda.current_device() == self.device.index:  # where kernels go
             self._kernels(mix, descent)
         else:
@@ -197,52 +197,51 @@ class _Group:
         from binaryrelax.kernels.sgd import Descent
 
         settings = base.param_groups[self._place]
-        if settings["maximize"] or settings["differentiable"]:
+        keys = ("momentum", "dampening", "weight_decay", "nesterov")
+        numbers = {key: settings[key] for key in keys}
+        is_plain = not (settings["maximize"] or settings["differentiable"])
+        if not is_plain or any(isinstance(number, Tensor) for number in numbers.values()):
             return None
-        if not self._has_descended and torch.cuda.is_current_stream_capturing():
-            return None  # a graph is no place to compile the kernel
         gradients = self._laid_out([weight.grad for weight in self.float_weights])
         velocities: list[Tensor] | None = []
         if settings["momentum"] != 0:  # base makes them in its first step
             velocities = self._known_velocities(base)
         if gradients is None or velocities is None:
             return None
-        return Descent(
-            gradients,
-            velocities,
-            self._lr(settings["lr"]),
-            *(settings[key] for key in ("momentum", "dampening", "weight_decay", "nesterov")),
-        )
+        descent = Descent(gradients, velocities, self._lr(settings["lr"]), **numbers)
+        if descent.kind not in self._kinds and torch.cuda.is_current_stream_capturing():
+            return None  # a graph is no place to compile a kernel
+        return descent
 
     def _known_velocities(self, base: Optimizer) -> list[Tensor] | None:
         """Base's momentum buffers; they mostly are the tensors that they were before."""
-        if base.state.get(self._first) is not self._states[0]:
-            self._states = [base.state.get(weight, {}) for weight in self.float_weights]
-        found = [state.get("momentum_buffer") for state in self._states]
+        states = [base.state.get(weight) for weight in self.float_weights]
+        found = [state.get("momentum_buffer") if state else None for state in states]
         if any(old is not new for old, new in zip_longest(self._velocities or [], found)):
-            self._velocities = self._laid_out(found)
+            sizes = [None if v is None else v.shape for v in found]
+            is_whole = sizes == [y.shape for y in self._ys]
+            self._velocities = self._laid_out(found) if is_whole else None
         return self._velocities
 
     def _laid_out(self, tensors: list[Tensor | None]) -> list[Tensor] | None:
         """The tensors, if each lies in memory as its float weight does."""
         alike = [
             tensor
-            for tensor, stride in zip(tensors, self._strides, strict=True)
+            for tensor, y, stride in zip(tensors, self._ys, self._strides, strict=True)
             if tensor is not None
             and tensor.layout is torch.strided
             and tensor.dtype is torch.float32
-            and tensor.stride() == stride
+            and (tensor.stride() == stride or _lies_as(tensor, y))
         ]
         return alike if len(alike) == len(self._strides) else None
 
     def _lr(self, lr: float | Tensor) -> Tensor:
         """The learning rate as a scalar on the device, without waiting for it."""
-        if isinstance(lr, Tensor) and lr.device == self.device and lr.dtype == torch.float32:
-            return lr
         if isinstance(lr, Tensor) and lr.is_cuda:
-            self._lr_in_own = None
-            return self._own_lr.copy_(lr, non_blocking=True)
-        if self._lr_in_own != float(lr) or torch.cuda.is_current_stream_capturing():
+            return lr.to(self.device, torch.float32, non_blocking=True)
+        if torch.cuda.is_current_stream_capturing():  # replays must not change that of other steps
+            return torch.full((), float(lr), device=self.device)
+        if self._lr_in_own != float(lr):
             self._lr_in_own = float(lr)
             self._own_lr.fill_(self._lr_in_own)
         return self._own_lr
@@ -251,3 +250,22 @@ class _Group:
 def _places_of_groups(base: Optimizer) -> dict[Tensor, int]:
     groups = enumerate(base.param_groups)
     return {parameter: place for place, group in groups for parameter in group["params"]}
+
+
+def _has_hooks(base: Optimizer) -> bool:
+    """Whether someone looks at base's gradients when it steps."""
+    everywhere = vars(optimizer_module)
+    return bool(
+        base._optimizer_step_pre_hooks
+        or base._optimizer_step_post_hooks
+        or everywhere.get("_global_optimizer_pre_hooks")
+        or everywhere.get("_global_optimizer_post_hooks")
+    )
+
+
+def _lies_as(tensor: Tensor, y: Tensor) -> bool:
+    """The same without strides that do not matter, those of dimensions of size 1."""
+    if tensor.shape != y.shape:
+        return False
+    strides = zip(tensor.stride(), y.stride(), y.shape, strict=True)
+    return all(mine == its for mine, its, size in strides if size > 1)
