@@ -47,6 +47,13 @@ def give_gradients(model, seed, *, in_place=False):
             parameter.grad = gradient
 
 
+def step_all(*pairs, seed):
+    """Every optimizer takes a step, with the same gradients."""
+    for model, optimizer in pairs:
+        give_gradients(model, seed)
+        optimizer.step()
+
+
 def takes_steps(optimizer):
     """Whether the kernels would take base's next step."""
     return bool(optimizer._fused._possible_descents())
@@ -70,10 +77,7 @@ def test_many_steps_beside_a_base_that_steps_itself(quantizer):
     model, optimizer = relaxing(quantizer=quantizer)
     other_model, other = relaxing(OwnSGD, quantizer)
     for seed in range(50):
-        give_gradients(model, seed)
-        give_gradients(other_model, seed)
-        optimizer.step()
-        other.step()
+        step_all((model, optimizer), (other_model, other), seed=seed)
         assert takes_steps(optimizer)
         assert not takes_steps(other)
     assert_alike(optimizer, other)
@@ -91,11 +95,9 @@ def test_many_steps_beside_a_base_that_steps_itself(quantizer):
 def test_settings(settings):
     (model, optimizer), (other_model, other) = relaxing(**settings), relaxing(OwnSGD, **settings)
     for seed in range(10):
-        give_gradients(model, seed)
-        give_gradients(other_model, seed)
         for each in (optimizer, other):
             each.param_groups[0]["lr"] = 0.1 / (1 + seed)  # a schedule of plain numbers
-            each.step()
+        step_all((model, optimizer), (other_model, other), seed=seed)
     assert takes_steps(optimizer)
     assert_alike(optimizer, other)
 
@@ -111,10 +113,7 @@ def test_groups_have_their_own_settings():
 
     (model, optimizer), (other_model, other) = two_groups(torch.optim.SGD), two_groups(OwnSGD)
     for seed in range(5):
-        give_gradients(model, seed)
-        give_gradients(other_model, seed)
-        optimizer.step()
-        other.step()
+        step_all((model, optimizer), (other_model, other), seed=seed)
     assert takes_steps(optimizer)
     assert_alike(optimizer, other)
 
@@ -149,9 +148,7 @@ def test_graphs_read_the_learning_rate_and_their_own_gradients():
     model, optimizer = relaxing(lr=lr, quantizer=Ternary(), fused=True)
     other_model, other = relaxing(OwnSGD, Ternary(), lr=other_lr, fused=True)
     for seed in range(3):
-        for m, o in ((model, optimizer), (other_model, other)):
-            give_gradients(m, seed)
-            o.step()
+        step_all((model, optimizer), (other_model, other), seed=seed)
     graphs, stream = [], torch.cuda.Stream()
     for _ in range(2):
         gradients = [torch.zeros_like(p) for p in model.parameters()]
@@ -195,6 +192,7 @@ def test_a_step_that_fails_leaves_gradients_and_weights():
 
 
 def test_nothing_waits_for_the_device():
+    """In this mode of torch's, to wait is an error."""
     model, optimizer = relaxing(fused=True)
     for seed in range(12):
         if seed == 2:
@@ -288,10 +286,7 @@ def test_state_that_was_dropped_is_made_anew():
         if seed == 3:
             optimizer.state.pop(model[3].weight)
             other.state.pop(other_model[3].weight)
-        give_gradients(model, seed)
-        give_gradients(other_model, seed)
-        optimizer.step()
-        other.step()
+        step_all((model, optimizer), (other_model, other), seed=seed)
     assert_alike(optimizer, other)
 
 

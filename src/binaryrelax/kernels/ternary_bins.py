@@ -72,17 +72,9 @@ def count_around_guess(
         at = position + _tile()
         if DESCENT > 0:
             weights = descend(
-                y,
-                gradient,
-                velocity,
-                at,
-                at < length,
-                lr,
-                momentum,
-                undamped,
-                weight_decay,
-                DESCENT,
-            )
+                y, gradient, velocity, at, at < length,
+                lr, momentum, undamped, weight_decay, DESCENT,
+            )  # fmt: skip
         else:
             weights = tl.load(y + at, mask=at < length, other=0.0)
         bits = magnitude_bits(weights)  # 0 behind the end of the row, which is under all edges

@@ -34,9 +34,6 @@ class FusedWeights:
         self._base, self._flags = base, flags
         self.forget()
 
-    def __contains__(self, weight: object) -> bool:
-        return weight in self._relaxed
-
     def forget(self) -> None:
         """Find out anew which weights there are, and where."""
         self._groups: list[_Group] | None = None

@@ -42,7 +42,6 @@ NETWORKS = ("resnet20", "vgg16", "resnet18", "resnet34")
 VARIANTS = ("float", "binary", "ternary", "ternary-exact")
 QUANTIZERS = {"binary": Binary(), "twn": TernaryThreshold(), "ternary-exact": Ternary()}
 ROUNDS, STEPS_A_ROUND = 15, 40
-SIDE_BY_SIDE = 4
 LONG_ROW = 11_000_000
 
 
