@@ -14,6 +14,21 @@ from binaryrelax.optim import (
     relax as relax,
     select_weights as select_weights,
 )
+from binaryrelax.packed import (
+    Certificate as Certificate,
+    LayerCertificate as LayerCertificate,
+    PackedConv1d as PackedConv1d,
+    PackedConv2d as PackedConv2d,
+    PackedConv3d as PackedConv3d,
+    PackedFileError as PackedFileError,
+    PackedLayer as PackedLayer,
+    PackedLinear as PackedLinear,
+    certify as certify,
+    load_packed as load_packed,
+    pack as pack,
+    save_packed as save_packed,
+    set_mode as set_mode,
+)
 from binaryrelax.quantizers import (
     Binary as Binary,
     ExactQuantizer as ExactQuantizer,

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import nn
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from binaryrelax import (
     Binary,
@@ -296,7 +297,7 @@ def test_hooks_of_all_optimizers_see_the_gradients():
         give_gradients(model, seed)
         optimizer.step()
     seen = []
-    handle = torch.optim.optimizer.register_optimizer_step_pre_hook(
+    handle = register_optimizer_step_pre_hook(
         lambda each, *_: seen.append(model[0].weight.grad is not None)
     )
     give_gradients(model, 2)

@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from binaryrelax.lab.demo import demo_recipes, write_demo_report
+from binaryrelax.lab.demo import demo_recipes, pack_networks, write_demo_report
 from binaryrelax.lab.engine import FINAL_NAME, RESULT_NAME, Listener, Machine, RunOptions
 from binaryrelax.lab.jobs import carry_out, jobs_of
 from binaryrelax.lab.progress import Clock, LiveProgress, PlainProgress
@@ -46,7 +46,7 @@ def test_demo_trains_all_five_and_a_second_time_starts_over(recipes, tmp_path):
         listener = Counting()
         run_demo(tmp_path, recipes, listener=listener)
         assert listener.trained == list(METHODS)
-    assert len(write_demo_report(tmp_path, recipes)) == 5
+    assert len(write_demo_report(tmp_path, recipes, pack_networks(tmp_path, recipes))) == 5
     assert (tmp_path / "report.html").is_file() and (tmp_path / "picture.png").is_file()
 
 

@@ -18,6 +18,9 @@ COMMANDS = (
     "train",
     "campaign",
     "report",
+    "pack",
+    "certify",
+    "export",
     "bench",
 )
 

@@ -1,5 +1,6 @@
 """`binaryrelax demo`: five small networks and a report, in two minutes."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
 from typing import Annotated
@@ -12,9 +13,10 @@ from rich.table import Table
 from binaryrelax.cli.errors import one_line_errors
 from binaryrelax.cli.options import DebugOption, SeedOption
 from binaryrelax.cli.speech import say
-from binaryrelax.lab.demo import demo_recipes, write_demo_report
+from binaryrelax.lab.demo import demo_recipes, pack_networks, write_demo_report
 from binaryrelax.lab.engine import Machine, RunOptions
 from binaryrelax.lab.jobs import jobs_of, prepare_folder
+from binaryrelax.lab.packing import PACKED_HEADINGS, PackedRun
 from binaryrelax.lab.recipes import demo_float
 from binaryrelax.lab.showing import Showing
 
@@ -59,11 +61,16 @@ def demo(
         show = Showing(console, jobs, again)
         # On the CPU even where there is a GPU: the same bits for everybody.
         show.training(Machine(), RunOptions(resume=resume, checkpoint_every=1))
-        runs = write_demo_report(out, recipes)
+        packed = pack_networks(out, recipes)
+        runs = write_demo_report(out, recipes, packed)
     console.print(_result_table(runs))
+    console.print(_packed_table(packed))
     say(console, f"\nreport    {out / 'report.html'}  (open it in a browser: curves, weights)")
     say(console, f"picture   {out / 'picture.png'}")
     say(console, f"networks  {out}/*/final.safetensors, with their figures in result.json")
+    say(
+        console, f"packed    {out}/*/packed.safetensors  (`binaryrelax certify` shows their layers)"
+    )
 
 
 def _result_table(runs: list) -> Table:
@@ -79,8 +86,24 @@ def _result_table(runs: list) -> Table:
         "Weights: those of the convolutions, scales counted.",
         caption_justify="left",
     )
-    for position, heading in enumerate(SHORT_HEADINGS):
-        table.add_column(heading, justify="right" if position else "left", no_wrap=True)
-    for finished in runs:
-        table.add_row(*table_row(finished).short_cells())
+    _fill(table, SHORT_HEADINGS, [table_row(finished).short_cells() for finished in runs])
     return table
+
+
+def _packed_table(packed: list[PackedRun]) -> Table:
+    """The packed files as a table for the terminal."""
+    table = Table(
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        caption="Each network as one file, and its accuracy when loaded from there again.",
+        caption_justify="left",
+    )
+    _fill(table, PACKED_HEADINGS, [run.cells() for run in packed])
+    return table
+
+
+def _fill(table: Table, headings: Sequence[str], rows: list[tuple[str, ...]]) -> None:
+    for position, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if position else "left", no_wrap=True)
+    for cells in rows:
+        table.add_row(*cells)

@@ -7,12 +7,9 @@
 torchao is needed for its rows only: pip install --no-deps torchao==0.18.0
 """
 
-import os
-import platform
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,7 +17,7 @@ from torch import Tensor
 
 from binaryrelax.lab.bench.lsbq import lsbq_methods, quiet_torchao
 from binaryrelax.lab.bench.sweeps import SWEEPS, measure_sweeps
-from binaryrelax.lab.bench.timing import Say, interleaved, normal_weights, timed
+from binaryrelax.lab.bench.timing import Say, describe_cpu, interleaved, normal_weights, timed
 from binaryrelax.quantizers import OneStepLloyd, Quantizer, Ternary, TernaryThreshold, Uniform
 from binaryrelax.quantizers.assignment import best_scale, nearest_levels
 
@@ -50,7 +47,7 @@ class Effort:
 def bench_projection(say: Say, effort: Effort | None = None) -> dict[str, Any]:
     """All measurements, as the content of ``projection.json``."""
     effort = effort or Effort()
-    report: dict[str, Any] = {"machine": _machine(), "repetitions": effort.repetitions}
+    report: dict[str, Any] = {"machine": describe_cpu(), "repetitions": effort.repetitions}
     say(f"machine: {report['machine']}")
     with quiet_torchao():
         report["ternary"] = _measure_ternary(say, effort)
@@ -61,21 +58,6 @@ def bench_projection(say: Say, effort: Effort | None = None) -> dict[str, Any]:
         for record in report[part]:
             say("  " + "  ".join(_cell(key, value) for key, value in record.items()))
     return report
-
-
-def _machine() -> dict[str, Any]:
-    """What the figures were measured on."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return {
-        "cpu": names[0] if names else platform.processor(),
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "load": os.getloadavg()[0],
-    }
 
 
 def _measure_ternary(say: Say, effort: Effort) -> list[dict[str, Any]]:

@@ -1,8 +1,11 @@
 """Measuring time fairly, on the same weights in every run."""
 
+import os
+import platform
 import statistics
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -15,6 +18,21 @@ Result = TypeVar("Result")
 def normal_weights(size: int) -> Tensor:
     """Normal weights, the same in every run."""
     return torch.randn(size, generator=torch.Generator().manual_seed(0))
+
+
+def describe_cpu() -> dict[str, Any]:
+    """What the figures were measured on."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return {
+        "cpu": names[0] if names else platform.processor(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "load": os.getloadavg()[0],
+    }
 
 
 def timed(method: Callable[[], Result]) -> tuple[Result, float]:

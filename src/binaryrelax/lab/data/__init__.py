@@ -24,6 +24,13 @@ from binaryrelax.lab.data.source import (
 
 DATASETS = ("fashion-mnist-12k", *CIFAR_SETS, "imagenet")
 DEFAULT_FOLDER = Path("data")
+IMAGE_SHAPES = {  # channels, height, width, as a network sees them
+    "fashion-mnist-12k": (1, 28, 28),
+    "cifar10": (3, 32, 32),
+    "cifar100": (3, 32, 32),
+    "imagenet": (3, 224, 224),
+}
+NUM_CLASSES = {"fashion-mnist-12k": 10, "cifar10": 10, "cifar100": 100, "imagenet": 1000}
 
 
 def load_dataset(

@@ -2,39 +2,22 @@
 
 import hashlib
 import json
-import os
-from contextlib import suppress
 from pathlib import Path
-from secrets import token_hex
 from typing import Any
 
 from safetensors.torch import save
 from torch import Tensor
 
+from binaryrelax.packed.writing import UNFINISHED, write_atomically as write_whole
+
 RESULT_NAME = "result.json"
 FINAL_NAME = "final.safetensors"
 HISTOGRAMS_NAME = "histograms.json"
-UNFINISHED = ".part"  # how the name of a file ends while it is written
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Writes the file under another name first, so that `path` is never seen half written."""
-    temporary = path.with_name(f".{path.name}.{token_hex(4)}{UNFINISHED}")
-    try:
-        with temporary.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        _sync_folder(path.parent)
-    except OSError as error:
-        raise OSError(
-            f"{path} cannot be written ({error.strerror or error}); what was there before is "
-            "intact: make room, then go on with --resume"
-        ) from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
+    """Writes a file of a run folder: all of it or nothing."""
+    write_whole(path, content, advice="then go on with --resume")
 
 
 def remove_unfinished(folder: Path) -> None:
@@ -67,12 +50,3 @@ def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
 def digest_of(path: Path) -> str:
     """The SHA-256 of a file, in hexadecimal."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _sync_folder(folder: Path) -> None:
-    """Lets the new name of a file survive a power cut, as its content does."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,8 +1,10 @@
 """The page of the demo: table, curves, and weights sliding into Q."""
 
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
+from binaryrelax.lab.packing import PACKED_HEADINGS, PackedRun
 from binaryrelax.lab.report import demo_words as words
 from binaryrelax.lab.report.chart import NARROW, WIDE, chart_html, swatch
 from binaryrelax.lab.report.curves import Chart, chart_of
@@ -14,12 +16,12 @@ from binaryrelax.lab.report.svg import element
 from binaryrelax.lab.report.table import HEADINGS, TableRow, table_row
 
 
-def write_page(path: Path, runs: list[FinishedRun]) -> None:
-    """Writes the page about these runs."""
-    demo_page(runs).write(path)
+def write_page(path: Path, runs: list[FinishedRun], packed: Sequence[PackedRun] = ()) -> None:
+    """Writes the page about these runs, and the files that they were packed into."""
+    demo_page(runs, packed).write(path)
 
 
-def demo_page(runs: list[FinishedRun]) -> Page:
+def demo_page(runs: list[FinishedRun], packed: Sequence[PackedRun] = ()) -> Page:
     """The page; every number in it is computed from the runs."""
     rows = [table_row(run) for run in runs]
     moving = [run for run in runs if run.is_quantized and run.histograms]
@@ -32,6 +34,7 @@ def demo_page(runs: list[FinishedRun]) -> Page:
             _results_section(runs, rows),
             _curves_section(chart),
             *([_histograms_section(moving)] if moving else []),
+            *([_packed_section(packed)] if packed else []),
             _origin_section(runs),
         ),
         data={
@@ -43,15 +46,24 @@ def demo_page(runs: list[FinishedRun]) -> Page:
 
 
 def _results_section(runs: list[FinishedRun], rows: list[TableRow]) -> str:
-    head = "".join(element("th", escape(heading), scope="col") for heading in HEADINGS)
+    table = _table(HEADINGS, [(row.method, row.cells()) for row in rows])
+    return section("Results", table, paragraph(words.table_note(runs), "note"))
+
+
+def _packed_section(packed: Sequence[PackedRun]) -> str:
+    table = _table(PACKED_HEADINGS, [(run.method, run.cells()) for run in packed])
+    return section("As files", table, paragraph(words.packed_note(), "note"))
+
+
+def _table(headings: Sequence[str], rows: Sequence[tuple[str, Sequence[str]]]) -> str:
+    """A row per method, in its colour."""
+    head = "".join(element("th", escape(heading), scope="col") for heading in headings)
     body = []
-    for row in rows:
-        name, *numbers = row.cells()
-        title = element("th", swatch(row.method), escape(name), scope="row")
+    for method, (name, *numbers) in rows:
+        title = element("th", swatch(method), escape(name), scope="row")
         body.append(element("tr", title, *[element("td", escape(cell)) for cell in numbers]))
     table = element("table", element("thead", element("tr", head)), element("tbody", *body))
-    note = paragraph(words.table_note(runs), "note")
-    return section("Results", element("div", table, class_="scroll"), note)
+    return element("div", table, class_="scroll")
 
 
 def _curves_section(chart: Chart) -> str:

@@ -43,6 +43,16 @@ def table_note(runs: list[FinishedRun]) -> str:
     )
 
 
+def packed_note() -> str:
+    """What the files are."""
+    return (
+        "Each network packed into one file: one bit per binary weight, five ternary weights per "
+        "byte, float32 for the rest, batch normalization folded in where it follows a convolution. "
+        "“From the file” is the accuracy of the network that was loaded from it again. In networks "
+        "this small, what is not a weight takes much of the file."
+    )
+
+
 def curves_text() -> str:
     """What the curves show."""
     return (

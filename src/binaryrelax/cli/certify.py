@@ -1,0 +1,85 @@
+"""`binaryrelax certify`: are the weights of this file really 1 bit?"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from binaryrelax import Certificate, certify as certify_file
+from binaryrelax.cli.errors import one_line_errors
+from binaryrelax.cli.options import DebugOption
+from binaryrelax.cli.speech import say
+
+MOST_LEVELS = 7  # of a codebook that is shown in full
+
+
+def certify(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(help="A packed network.")],
+    debug: DebugOption = False,
+) -> None:
+    """Show what a packed file holds, layer by layer, counted from its bytes.
+
+    Exits with status 1 and names the first layer that does not hold what the file says.
+
+    Examples:
+
+        binaryrelax certify binary.safetensors
+    """
+    console = Console()
+    with one_line_errors(debug or context.obj):
+        certificate = certify_file(file)
+        if certificate.layers:
+            table = _table(certificate)
+            # Figures cut off at the edge of a narrow terminal would be worse than wrapped lines.
+            wide = Console(width=max(console.width, 140))
+            wide.print(table, soft_wrap=True)
+        if not certificate.ok:
+            raise ValueError(certificate.reason)
+        for line in _summary(certificate):
+            say(console, line)
+
+
+def _table(certificate: Certificate) -> Table:
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    headings = ("Layer", "Shape", "Codebook", "Scales", "Distinct", "Zeros", "Bits/weight")
+    for position, heading in enumerate((*headings, "Bytes", "Saving", "SHA-256")):
+        table.add_column(heading, justify="right" if position > 2 else "left", no_wrap=True)
+    for layer in certificate.layers:
+        table.add_row(
+            layer.name,
+            "x".join(str(n) for n in layer.shape),
+            _levels(layer.codebook),
+            f"{layer.scales:,}",
+            str(layer.distinct_values),
+            f"{layer.zeros:.1%}",
+            f"{layer.bits_per_weight:.3f}",
+            f"{layer.num_bytes:,}",
+            f"{layer.saving:.1f}x",
+            layer.digest[:12],
+        )
+    return table
+
+
+def _levels(codebook: tuple[float, ...]) -> str:
+    if len(codebook) > MOST_LEVELS:
+        return f"{codebook[0]:g} .. {codebook[-1]:g} ({len(codebook)})"
+    return " ".join(f"{level:+g}" if level else "0" for level in codebook)
+
+
+def _summary(certificate: Certificate) -> list[str]:
+    widest = max(layer.distinct_values for layer in certificate.layers)
+    floats = sum(certificate.float_tensors.values())
+    about = ", ".join(f"{key} {value}" for key, value in sorted(certificate.about.items()))
+    return [
+        *([f"about     {about}"] if about else []),
+        f"certified {len(certificate.layers)} layers; no scale has more than {widest} different "
+        "weights",
+        f"float     {floats:,} values in {len(certificate.float_tensors)} tensors that are not "
+        "packed (biases, normalization, layers kept float)",
+        f"size      {certificate.file_bytes:,} bytes, {certificate.saving:.1f} times less than "
+        f"{certificate.float32_bytes:,} in float32",
+    ]

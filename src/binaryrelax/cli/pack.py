@@ -1,0 +1,47 @@
+"""`binaryrelax pack`: the network of a finished run as a small file."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from binaryrelax.cli.errors import one_line_errors
+from binaryrelax.cli.options import DebugOption
+from binaryrelax.cli.speech import say
+
+
+def pack(
+    context: typer.Context,
+    run: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
+    out: Annotated[Path, typer.Option(help="The file to write.")],
+    fold_batchnorm: Annotated[
+        bool,
+        typer.Option(
+            "--fold-batchnorm",
+            help="Fold batch normalization into scales and biases: smaller, same predictions.",
+        ),
+    ] = False,
+    debug: DebugOption = False,
+) -> None:
+    """Pack the network of a finished run: 1 bit a weight, or 1.6 for ternary ones.
+
+    The weights in the file are those of RUN/final.safetensors, bit for bit.
+
+    Examples:
+
+        binaryrelax pack demo/demo-binary --out binary.safetensors
+
+        binaryrelax pack runs/ternary --out ternary.safetensors --fold-batchnorm
+    """
+    from binaryrelax.lab.packing import pack_run
+
+    console = Console()
+    with one_line_errors(debug or context.obj):
+        packed = pack_run(run, out, fold_batchnorm=fold_batchnorm)
+        certificate = packed.certificate
+        say(
+            console,
+            f"{out}  {certificate.file_bytes:,} bytes, {certificate.saving:.1f} times less than "
+            f"float32; `binaryrelax certify {out}` shows its layers",
+        )

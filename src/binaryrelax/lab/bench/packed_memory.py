@@ -1,0 +1,81 @@
+"""Peak memory of float and packed networks, each measured in a process of its own."""
+
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from binaryrelax import Binary, Quantizer, Ternary, load_packed, pack, save_packed, select_weights
+from binaryrelax.packed.engines import torch_only
+
+WIDTH = 4096
+SETS: dict[str, Quantizer] = {"1 bit": Binary(), "2 bits": Ternary()}
+
+
+def measure_memory(num_layers: int, width: int = WIDTH) -> list[dict[str, Any]]:
+    """One record per way to hold `num_layers` Linear layers: megabytes to load and to run them."""
+    records = []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "network.safetensors"
+        model = _network(num_layers, width)
+        save_file(model.state_dict(), path)
+        records.append({"weights": "float32"} | _in_own_process("float", path, num_layers, width))
+        for title, quantizer in SETS.items():
+            model = _network(num_layers, width)
+            weights = select_weights(model, quantizer)
+            for weight in weights:
+                weight.data = quantizer.project(weight.data)
+            save_packed(pack(model, weights), path)
+            for engine in ("native", "torch"):
+                measured = _in_own_process(engine, path, num_layers, width)
+                records.append({"weights": f"{title}, {engine} kernels"} | measured)
+    return records
+
+
+def _network(num_layers: int, width: int) -> nn.Module:
+    return nn.Sequential(*[nn.Linear(width, width, bias=False) for _ in range(num_layers)]).eval()
+
+
+def _in_own_process(engine: str, path: Path, num_layers: int, width: int) -> dict[str, float]:
+    command = [sys.executable, "-m", __name__, engine, str(path), str(num_layers), str(width)]
+    shown = subprocess.run(command, check=True, capture_output=True, text=True)
+    return json.loads(shown.stdout)
+
+
+def _measure(engine: str, path: Path, num_layers: int, width: int) -> dict[str, float]:
+    """Megabytes that loading and one run add to the peak of a process that has done neither."""
+    with torch.device("meta"):
+        model = _network(num_layers, width)
+    x = torch.ones(1, width)
+    nn.Linear(8, 8)(torch.ones(1, 8))  # what torch sets up once
+    before = _peak()
+    if engine == "float":
+        model.load_state_dict(load_file(path), assign=True)
+    else:
+        load_packed(path, model)
+    loaded = _peak()
+    with torch.inference_mode():
+        if engine == "torch":
+            with torch_only():
+                model(x)
+        else:
+            model(x)
+    return {"loaded_mb": loaded - before, "run_mb": _peak() - before}
+
+
+def _peak() -> float:
+    """The largest resident size so far, in megabytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+if __name__ == "__main__":
+    engine, path, num_layers, width = sys.argv[1:]
+    measured = _measure(engine, Path(path), int(num_layers), int(width))
+    sys.stdout.write(json.dumps(measured))

@@ -1,0 +1,21 @@
+"""Packed networks: weights as codes of a few bits, in memory and in files."""
+
+from binaryrelax.packed.certificate import (
+    Certificate as Certificate,
+    LayerCertificate as LayerCertificate,
+    certify as certify,
+)
+from binaryrelax.packed.checkpoint import (
+    load_packed as load_packed,
+    save_packed as save_packed,
+)
+from binaryrelax.packed.conversion import pack as pack
+from binaryrelax.packed.layers import (
+    PackedConv1d as PackedConv1d,
+    PackedConv2d as PackedConv2d,
+    PackedConv3d as PackedConv3d,
+    PackedLayer as PackedLayer,
+    PackedLinear as PackedLinear,
+    set_mode as set_mode,
+)
+from binaryrelax.packed.manifest import PackedFileError as PackedFileError

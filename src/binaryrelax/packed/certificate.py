@@ -1,0 +1,137 @@
+"""An answer to "are my weights really 1 bit?": what a packed file holds, layer by layer."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from binaryrelax.packed.checkpoint import PackedFile
+from binaryrelax.packed.manifest import LayerEntry, PackedFileError
+from binaryrelax.packed.weights import PackedWeight
+
+
+@dataclass(frozen=True)
+class LayerCertificate:
+    """What one packed layer holds, counted from the file.
+
+    Args:
+        name: of the layer.
+        kind: "linear", "conv2d", ...
+        shape: of its weight.
+        codebook: the levels that its codes choose from.
+        scales: how many scales it has.
+        distinct_values: the most different weights that any group with one scale has.
+        zeros: the fraction of its weights that are zero.
+        bits_per_weight: in the file, scales counted.
+        num_bytes: in the file, codes and scales.
+        saving: bytes of the float32 weight over ``num_bytes``.
+        digest: SHA-256 of its codes and scales.
+    """
+
+    name: str
+    kind: str
+    shape: tuple[int, ...]
+    codebook: tuple[float, ...]
+    scales: int
+    distinct_values: int
+    zeros: float
+    bits_per_weight: float
+    num_bytes: int
+    saving: float
+    digest: str
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What ``certify`` has found.
+
+    Args:
+        ok: whether every packed layer holds what the file says.
+        reason: the first layer that does not, and why; None if all do.
+        layers: those that hold, up to the first that does not.
+        float_tensors: name -> number of values of what is not packed.
+        file_bytes: size of the file.
+        float32_bytes: of the same network as float32 tensors: 4 bytes for each weight, 4 for each
+            value that is not packed.
+        about: what ``save_packed`` was told about the network.
+    """
+
+    ok: bool
+    reason: str | None
+    layers: tuple[LayerCertificate, ...]
+    float_tensors: dict[str, int]
+    file_bytes: int
+    float32_bytes: int
+    about: dict[str, str]
+
+    @property
+    def saving(self) -> float:
+        """How many times smaller the file is than the network in float32."""
+        return self.float32_bytes / self.file_bytes
+
+
+def certify(path: str | os.PathLike[str]) -> Certificate:
+    """Reads a packed file and counts what its layers hold.
+
+    Raises:
+        PackedFileError: it is not a packed file, or its manifest does not fit its tensors, so that
+            nothing can be said of its layers.
+    """
+    file = PackedFile(path)
+    layers, reason = [], None
+    for name, entry in file.manifest.layers.items():
+        try:
+            layers.append(_layer_certificate(name, entry, file.weight(name)))
+        except PackedFileError as error:
+            reason = str(error)
+            break
+    others, reason = _others(file, reason)
+    num_packed = sum(entry.format.num_weights for entry in file.manifest.layers.values())
+    float32_bytes = 4 * (num_packed + sum(others.values()))
+    size = Path(path).stat().st_size
+    return Certificate(
+        ok=reason is None,
+        reason=reason,
+        layers=tuple(layers),
+        float_tensors=others,
+        file_bytes=size,
+        float32_bytes=float32_bytes,
+        about=file.manifest.about,
+    )
+
+
+def _others(file: PackedFile, reason: str | None) -> tuple[dict[str, int], str | None]:
+    if reason is None:
+        try:
+            file.other_tensors()
+        except PackedFileError as error:
+            reason = str(error)
+    return {name: file.tensor(name).numel() for name in file.manifest.tensors}, reason
+
+
+def _layer_certificate(name: str, entry: LayerEntry, weight: PackedWeight) -> LayerCertificate:
+    form = entry.format
+    num_bytes = math.prod(entry.stored_codes_shape) + 4 * form.num_scales
+    groups = weight.unpack().reshape(form.num_scales, -1)
+    return LayerCertificate(
+        name=name,
+        kind=entry.kind,
+        shape=form.shape,
+        codebook=form.codebook,
+        scales=form.num_scales,
+        distinct_values=_most_distinct(groups),
+        zeros=float((groups == 0).double().mean()),
+        bits_per_weight=8 * num_bytes / form.num_weights,
+        num_bytes=num_bytes,
+        saving=4 * form.num_weights / num_bytes,
+        digest=entry.digest,
+    )
+
+
+def _most_distinct(groups: torch.Tensor) -> int:
+    ordered = groups.sort(dim=1).values
+    return 1 + int((ordered[:, 1:] != ordered[:, :-1]).sum(dim=1).max())

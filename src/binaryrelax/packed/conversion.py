@@ -1,0 +1,135 @@
+"""From a trained model to a packed one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DataParallel, DistributedDataParallel
+
+from binaryrelax.packed.folding import FoldedNorm, fold, foldable_norms
+from binaryrelax.packed.layers import PACKED_TYPES, PackedLayer
+from binaryrelax.packed.weights import PackedWeight, pack_weight
+from binaryrelax.quantizers import Quantizer
+
+
+@torch.no_grad()
+def pack(
+    model: nn.Module, weights: Mapping[Tensor, Quantizer], *, fold_batchnorm: bool = False
+) -> nn.Module:
+    """Replaces the layers whose weights are in Q by packed ones, in place.
+
+    The weights that they unpack are those of the trained model, bit for bit. All or nothing: when
+    a layer cannot be packed, the model stays as it was.
+
+    Args:
+        model: on any device. Of a model wrapped by DistributedDataParallel or ``torch.compile``,
+            the inner one is packed and returned.
+        weights: what was trained: parameter -> quantizer, as ``select_weights`` gives it.
+        fold_batchnorm: also fold each batch normalization that directly follows a packed
+            convolution into its scale and bias. Predictions stay the same up to rounding, the
+            file becomes smaller, and the weights become those of the folded network, with one
+            scale per channel. Needs a model that ``torch.fx`` can trace.
+
+    Returns:
+        The model, in evaluation mode.
+
+    Raises:
+        ValueError: a weight is not in Q (names layer and distance), is not in the model, or
+            belongs to a layer that cannot be packed.
+    """
+    model = unwrapped(model)
+    layers = _layers_to_pack(model, weights)
+    norms = foldable_norms(model, layers) if fold_batchnorm else {}
+    packed = _packed_layers(layers, weights)
+    for name, norm in norms.items():
+        packed[name] = _folded(name, packed[name], model.get_submodule(norm))
+    for name, layer in packed.items():
+        replace_everywhere(model, layers[name], layer)
+    for norm in norms.values():
+        replace_everywhere(model, model.get_submodule(norm), FoldedNorm())
+    return model.eval()
+
+
+def replace_everywhere(model: nn.Module, old: nn.Module, new: nn.Module) -> None:
+    """Puts a module into the place of another, under every name that it has."""
+    for parent in list(model.modules()):
+        for name, child in parent.named_children():
+            if child is old:
+                setattr(parent, name, new)
+
+
+def unwrapped(model: nn.Module) -> nn.Module:
+    """The model inside of wrappers, whose names of layers have no prefix."""
+    if isinstance(model, (DataParallel, DistributedDataParallel)):
+        inner = model.module
+    else:  # by its attribute: importing torch.compile's class would take a second
+        inner = getattr(model, "_orig_mod", None)
+    return unwrapped(inner) if isinstance(inner, nn.Module) else model
+
+
+def _layers_to_pack(model: nn.Module, weights: Mapping[Tensor, Quantizer]) -> dict[str, nn.Module]:
+    """The layers that own one of the weights, by name."""
+    if isinstance(model, tuple(PACKED_TYPES)):
+        raise ValueError(
+            f"pack: the model is a {type(model).__name__} itself, which has no place to put a "
+            "packed layer into; wrap it: torch.nn.Sequential(layer)"
+        )
+    layers = {name: module for name, module in model.named_modules() if _owns(module, weights)}
+    for name, layer in layers.items():
+        if type(layer) not in PACKED_TYPES:
+            raise ValueError(
+                f"pack: layer {name!r} is a {type(layer).__name__}; only "
+                f"{', '.join(kind.__name__ for kind in PACKED_TYPES)} can be packed: "
+                "leave it out of `weights`, with keep_float of select_weights"
+            )
+    owned = {id(layer._parameters["weight"]) for layer in layers.values()}
+    strangers = [tuple(weight.shape) for weight in weights if id(weight) not in owned]
+    if strangers or not weights:
+        what = f"weights of shape {strangers}" if strangers else "no weight"
+        raise ValueError(
+            f"pack: {what} given that a layer of {type(model).__name__} has; "
+            "give those that select_weights found in this very model"
+        )
+    return layers
+
+
+def _owns(module: nn.Module, weights: Mapping[Tensor, Quantizer]) -> bool:
+    """Whether the module is a layer with one of the weights; an embedding may share it."""
+    weight = module._parameters.get("weight")
+    return weight is not None and weight in weights and not isinstance(module, nn.Embedding)
+
+
+def _packed_layers(
+    layers: Mapping[str, nn.Module], weights: Mapping[Tensor, Quantizer]
+) -> dict[str, PackedLayer]:
+    packed_weights: dict[Tensor, PackedWeight] = {}  # a tied weight is packed once
+    packed = {}
+    for name, layer in layers.items():
+        weight = layer._parameters["weight"]
+        assert weight is not None
+        if weight not in packed_weights:
+            packed_weights[weight] = _pack_weight(name, weight, weights[weight])
+        packed[name] = PACKED_TYPES[type(layer)](
+            layer, packed_weights[weight], layer._parameters["bias"]
+        )
+    return packed
+
+
+def _pack_weight(name: str, weight: Tensor, quantizer: Quantizer) -> PackedWeight:
+    if hasattr(weight, "full_tensor"):
+        raise ValueError(
+            f"pack: layer {name!r} is sharded; load its full state dict into a model of one process"
+        )
+    try:
+        return pack_weight(weight, quantizer)
+    except ValueError as error:
+        raise ValueError(f"pack: layer {name!r}: {error}") from None
+
+
+def _folded(name: str, layer: PackedLayer, norm: nn.Module) -> PackedLayer:
+    try:
+        return fold(layer, norm)
+    except ValueError as error:
+        raise ValueError(f"pack: layer {name!r}: {error}") from None

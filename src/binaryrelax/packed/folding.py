@@ -1,0 +1,102 @@
+"""Batch normalization folded into the scale and bias of the convolution before it.
+
+With f = gamma / sqrt(variance + eps), per channel:
+norm(s * (Q*x) + b) = s f * (Q*x) + (b - mean) f + beta. Where f is negative, the codes change sign.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+
+import torch
+from torch import Tensor, fx, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from binaryrelax.packed.bits import pack_bits
+from binaryrelax.packed.layers import PackedLayer
+from binaryrelax.packed.weights import PackedWeight
+from binaryrelax.quantizers import PerChannel, PerLayer
+
+_NORM_OF: dict[type[nn.Module], type[_BatchNorm]] = {
+    nn.Conv1d: nn.BatchNorm1d,
+    nn.Conv2d: nn.BatchNorm2d,
+    nn.Conv3d: nn.BatchNorm3d,
+}
+
+
+class FoldedNorm(nn.Identity):
+    """Stands where a batch normalization was that a packed layer does now."""
+
+
+def foldable_norms(model: nn.Module, layers: Mapping[str, nn.Module]) -> dict[str, str]:
+    """Which batch normalization follows which convolution of ``layers``, and nothing else does.
+
+    Returns:
+        Name of the convolution -> name of the normalization.
+
+    Raises:
+        ValueError: ``torch.fx`` cannot trace the model.
+    """
+    try:
+        graph = fx.Tracer().trace(model)
+    except Exception as error:  # the model's own code runs: anything can come out of it
+        reason = str(error).partition("\n")[0]
+        raise ValueError(
+            f"fold_batchnorm: torch.fx cannot trace {type(model).__name__} ({reason}), so what "
+            "follows a convolution is not known; pack without it"
+        ) from error
+    calls = Counter(id(_module(model, node)) for node in graph.nodes if node.op == "call_module")
+    names = {id(module): name for name, module in layers.items()}
+    found = {}
+    for node in graph.nodes:
+        if len(node.users) != 1:
+            continue
+        (following,) = node.users
+        layer, norm = _module(model, node), _module(model, following)
+        called_once = calls[id(layer)] == calls[id(norm)] == 1
+        if id(layer) in names and called_once and _fits(layer, norm):
+            found[names[id(layer)]] = str(following.target)
+    return found
+
+
+def fold(layer: PackedLayer, norm: nn.Module) -> PackedLayer:
+    """The packed layer that does what ``layer`` and then ``norm``, in evaluation mode, do."""
+    assert isinstance(norm, _BatchNorm)  # foldable_norms has looked
+    assert norm.running_mean is not None and norm.running_var is not None
+    ones = torch.ones_like(norm.running_var)
+    gamma, beta = (ones, 0 * ones) if norm.weight is None else (norm.weight, norm.bias)
+    factor = gamma.double() / (norm.running_var.double() + norm.eps).sqrt()
+    before = 0.0 if layer.bias is None else layer.bias.double()
+    bias = beta.double() + (before - norm.running_mean.double()) * factor
+    weight = _scaled(layer.packed_weight, factor)
+    if not bool(bias.isfinite().all() and weight.scale.isfinite().all()):
+        raise ValueError("its batch normalization holds NaN or infinite values")
+    return type(layer)(layer, weight, bias.float())
+
+
+def _scaled(weight: PackedWeight, factor: Tensor) -> PackedWeight:
+    """The weight with each row times its factor."""
+    form, indices = weight.format, weight.indices().flatten(1)
+    mirrored = len(form.codebook) - 1 - indices  # codebooks are symmetric
+    flipped = torch.where((factor < 0).unsqueeze(1), mirrored, indices)
+    per_row = weight.scale.double().reshape(-1, form.num_scales // form.num_rows or 1)
+    scale = (per_row * factor.abs().unsqueeze(1)).flatten().float()
+    finer = PerChannel() if form.granularity == PerLayer() else form.granularity
+    # The weights are no longer the trained ones: float32 holds them best whatever those were in.
+    form = replace(form, granularity=finer, dtype=torch.float32)
+    return PackedWeight(form, pack_bits(flipped, form.bits), scale)
+
+
+def _fits(layer: nn.Module | None, norm: nn.Module | None) -> bool:
+    expected = _NORM_OF.get(type(layer)) if layer is not None else None
+    return (
+        expected is not None
+        and isinstance(norm, (expected, nn.SyncBatchNorm))
+        and norm.running_mean is not None
+    )
+
+
+def _module(model: nn.Module, node: fx.Node) -> nn.Module | None:
+    return model.get_submodule(str(node.target)) if node.op == "call_module" else None

@@ -1,0 +1,206 @@
+"""A weight as codes and scales, and how to get the float weight back, bit for bit."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from binaryrelax.packed.bits import MAX_BITS, bytes_per_row, pack_bits, unpack_bits
+from binaryrelax.quantizers import Granularity, Quantizer, distance
+
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)  # those whose scales float32 can hold
+BINARY = (-1.0, 1.0)
+TERNARY = (-1.0, 0.0, 1.0)
+
+
+@dataclass(frozen=True)
+class WeightFormat:
+    """What the codes and scales of a weight mean.
+
+    Args:
+        shape: of the float weight.
+        codebook: the levels that a code is an index into, signed and increasing.
+        granularity: which weights share a scale.
+        dtype: of the float weight.
+    """
+
+    shape: tuple[int, ...]
+    codebook: tuple[float, ...]
+    granularity: Granularity
+    dtype: torch.dtype
+
+    @cached_property
+    def bits(self) -> int:
+        """Bits per code in the canonical layout, scales not counted."""
+        return math.ceil(math.log2(len(self.codebook)))
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of ``weight.reshape(out, -1)``."""
+        return self.shape[0]
+
+    @property
+    def num_weights(self) -> int:
+        """Weights of the layer."""
+        return math.prod(self.shape)
+
+    @property
+    def row_length(self) -> int:
+        """Weights in a row of ``weight.reshape(out, -1)``."""
+        return math.prod(self.shape[1:])
+
+    @cached_property
+    def num_scales(self) -> int:
+        """How many scales the weight has: its granularity decides."""
+        return self.granularity.rows(torch.empty(self.shape, device="meta")).shape[0]
+
+    @property
+    def codes_shape(self) -> tuple[int, int]:
+        """Shape of the packed codes."""
+        return self.num_rows, bytes_per_row(self.row_length, self.bits)
+
+
+@dataclass(frozen=True, eq=False)
+class PackedWeight:
+    """weight = scale * codebook[code], with the codes packed into bytes.
+
+    Args:
+        format: what the other two mean.
+        codes: uint8, canonical layout: ``format.bits`` per code, least significant first,
+            row-major over ``weight.reshape(out, -1)``, rows padded with zeros to whole bytes.
+        scale: float32, one entry per group of weights that share it.
+    """
+
+    format: WeightFormat
+    codes: Tensor
+    scale: Tensor
+
+    def unpack(self) -> Tensor:
+        """The float weight: the same bits as the weight that was packed."""
+        form = self.format
+        values = _values(self.codes, form).reshape(form.num_scales, -1)
+        return values.mul_(self.scale.to(form.dtype).unsqueeze(1)).reshape(form.shape)
+
+    def indices(self) -> Tensor:
+        """The codes, one number each, in the shape of the weight."""
+        return unpack_bits(self.codes, self.format.row_length, self.format.bits).reshape(
+            self.format.shape
+        )
+
+    def problem(self) -> str | None:
+        """Why these are not codes and scales of this format, or None if they are."""
+        form = self.format
+        if tuple(self.codes.shape) != form.codes_shape or self.codes.dtype != torch.uint8:
+            return f"codes are {_look(self.codes)}, not uint8 of shape {form.codes_shape}"
+        if tuple(self.scale.shape) != (form.num_scales,) or self.scale.dtype != torch.float32:
+            return f"scales are {_look(self.scale)}, not float32 of shape ({form.num_scales},)"
+        if not bool((self.scale.isfinite() & (self.scale >= 0)).all()):
+            return "a scale is negative, NaN or infinite"
+        return self._problem_of_codes() or self._problem_of_dtype()
+
+    def _problem_of_codes(self) -> str | None:
+        form = self.format
+        indices = unpack_bits(self.codes, form.row_length, form.bits)
+        if indices.numel() and int(indices.max()) >= len(form.codebook):
+            return f"a code is not below {len(form.codebook)}, the size of the codebook"
+        if not torch.equal(pack_bits(indices, form.bits), self.codes):
+            return "the padding of a row is not zero"
+        return None
+
+    def _problem_of_dtype(self) -> str | None:
+        """A file could name a dtype that holds neither its scales nor its weights."""
+        dtype = self.format.dtype
+        scale = self.scale.to(dtype)
+        if not torch.equal(scale.float(), self.scale):
+            return f"a scale is not a number of {dtype}, the dtype of the weights"
+        largest = torch.tensor(max(map(abs, self.format.codebook)), dtype=dtype)
+        if bool((scale * largest.to(scale.device)).isfinite().all()):
+            return None
+        is_finite = bool(self.unpack().isfinite().all())  # the largest level may not occur
+        return None if is_finite else f"a weight is infinite in {dtype}"
+
+
+def pack_weight(weight: Tensor, quantizer: Quantizer) -> PackedWeight:
+    """The codes and scales of a weight that is in Q.
+
+    Raises:
+        ValueError: it is not in Q, or has a dtype whose scales float32 cannot hold.
+    """
+    if weight.dtype not in DTYPES:
+        raise ValueError(
+            f"its weights are {weight.dtype}; scales are stored in float32: convert the model with "
+            "model.float() and project the weights again"
+        )
+    if weight.numel() == 0:
+        raise ValueError(f"its weight is empty, of shape {tuple(weight.shape)}")
+    quantizer.check(weight)
+    if quantizer.bits > MAX_BITS:
+        raise ValueError(f"{quantizer!r} takes {quantizer.bits} bits; at most {MAX_BITS} pack")
+    form = WeightFormat(
+        tuple(weight.shape), quantizer.codebook, quantizer.granularity, weight.dtype
+    )
+    groups = quantizer.granularity.rows(weight.detach()).contiguous()
+    scale, levels = quantizer.split_rows(groups)
+    scale = scale.reshape(-1, 1)
+    inexact = (levels * scale != groups).any(dim=1)
+    if bool(inexact.any()):  # a heuristic, or more than 4 bits: the scale may be found otherwise
+        scale[inexact], levels[inexact] = _recovered(groups[inexact], quantizer.codebook)
+    if not torch.equal(levels * scale, groups):
+        raise ValueError(
+            f"its weights are not in Q: distance {float(distance(weight, quantizer)):.3g} to "
+            f"{quantizer!r}; train to the end of Phase II, or pack inside optimizer.projected()"
+        )
+    codebook = torch.tensor(form.codebook, dtype=weight.dtype, device=weight.device)
+    indices = torch.searchsorted(codebook, levels.reshape(form.num_rows, -1))
+    return PackedWeight(form, pack_bits(indices, form.bits), scale.reshape(-1).float())
+
+
+def _values(codes: Tensor, form: WeightFormat) -> Tensor:
+    """codebook[code] in the dtype of the weight, (rows, row length)."""
+    levels = torch.tensor(form.codebook, dtype=form.dtype, device=codes.device)
+    if 8 % form.bits:
+        return levels[unpack_bits(codes, form.row_length, form.bits).int()]
+    # Whole bytes at a time: a table of all 256 is far faster than shifting bit by bit.
+    nothing = levels.new_full((2**form.bits - len(levels),), math.nan)
+    every_byte = torch.arange(256, dtype=torch.uint8, device=codes.device).unsqueeze(1)
+    table = torch.cat([levels, nothing])[unpack_bits(every_byte, 8 // form.bits, form.bits).int()]
+    values = torch.nn.functional.embedding(codes.int(), table).reshape(len(codes), -1)
+    return values[:, : form.row_length].contiguous()
+
+
+def _recovered(groups: Tensor, codebook: tuple[float, ...]) -> tuple[Tensor, Tensor]:
+    """Scale and levels of groups that are in Q though ``split`` gives others, where there are any.
+
+    In a group of Q the largest magnitude is a level times the scale, give or take a rounding.
+    """
+    levels = torch.tensor(codebook, dtype=groups.dtype, device=groups.device)
+    largest = groups.abs().amax(dim=1, keepdim=True)
+    best_scale, best_levels = torch.zeros_like(largest), torch.zeros_like(groups)
+    found = torch.zeros_like(largest, dtype=torch.bool)
+    for level in levels[levels > 0].flip(0):
+        middle = largest / level
+        for scale in (middle, _next(middle, math.inf), _next(middle, 0.0)):
+            nearest = _nearest(groups, scale, levels)
+            fits = (nearest * scale == groups).all(dim=1, keepdim=True) & ~found
+            best_scale = torch.where(fits, scale, best_scale)
+            best_levels = torch.where(fits, nearest, best_levels)
+            found |= fits
+    return best_scale, best_levels
+
+
+def _nearest(groups: Tensor, scale: Tensor, levels: Tensor) -> Tensor:
+    wide = levels.double()  # bfloat16 has 8 bits itself: its quotients would miss levels of 8 bits
+    ratios = torch.where(scale > 0, groups.double() / scale.double(), 0.0)
+    return levels[torch.bucketize(ratios, (wide[1:] + wide[:-1]) / 2)]
+
+
+def _next(values: Tensor, towards: float) -> Tensor:
+    return torch.nextafter(values, torch.full_like(values, towards))
+
+
+def _look(tensor: Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)}"

@@ -1,0 +1,48 @@
+"""Files that are complete or absent, never half written."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from secrets import token_hex
+
+UNFINISHED = ".part"  # how the name of a file ends while it is written
+
+
+def write_atomically(path: Path, content: bytes, *, advice: str = "then try again") -> None:
+    """Writes the file under another name first, so that ``path`` is never seen half written.
+
+    Args:
+        path: what to write; replaced if it is there.
+        content: all of it.
+        advice: what to do once there is room again, for the error.
+
+    Raises:
+        OSError: it cannot be written; what was there before is intact.
+    """
+    temporary = path.with_name(f".{path.name}.{token_hex(4)}{UNFINISHED}")
+    try:
+        with temporary.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise OSError(
+            f"{path} cannot be written ({error.strerror or error}); what was there before is "
+            f"intact: make room, {advice}"
+        ) from error
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
+
+
+def _sync_folder(folder: Path) -> None:
+    """Lets the new name of a file survive a power cut, as its content does."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
