@@ -11,14 +11,14 @@ WORKERS ?= 2
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-demo: $(VENV)/.installed  ## train five small networks in about two minutes; writes demo/report.html
+demo: $(VENV)/.native  ## train five small networks in about two minutes; writes demo/report.html
 	$(BIN)/binaryrelax demo
 
-test: $(VENV)/.installed check  ## linters, types and the fast tests, under five minutes
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
+test: $(VENV)/.native check  ## linters, types and the fast tests, under five minutes
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) tests native/tests
 
-test-slow: $(VENV)/.installed  ## the long tests, under forty minutes
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow
+test-slow: $(VENV)/.native  ## the long tests, under forty minutes
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow tests native/tests
 
 test-gpu: $(VENV)/.installed  ## the tests that need a CUDA device
 	$(BIN)/python -m pytest -m gpu tests/gpu
@@ -38,6 +38,15 @@ clean:  ## remove .venv and what the tools left behind
 $(VENV)/.installed: pyproject.toml constraints.txt | python-is-there
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[lab,dev]'
+	touch $@
+
+# The C++ kernels are an extra: without a compiler, or if it fails, everything else still works.
+$(VENV)/.native: $(VENV)/.installed $(wildcard native/src/* native/CMakeLists.txt native/pyproject.toml)
+	@if ! command -v $${CXX:-c++} >/dev/null; then \
+	  echo "no C++ compiler found: packed networks will run without the fast CPU kernels"; \
+	elif ! $(BIN)/pip install --quiet --disable-pip-version-check ./native; then \
+	  echo "binaryrelax-native could not be built: packed networks will run without the fast CPU kernels"; \
+	fi
 	touch $@
 
 python-is-there:

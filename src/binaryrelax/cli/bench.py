@@ -15,19 +15,21 @@ from binaryrelax.lab.engine import write_json
 
 def bench(
     context: typer.Context,
-    what: Annotated[str, typer.Argument(help="step (needs a GPU) or projection.")],
+    what: Annotated[str, typer.Argument(help="step (needs a GPU), projection or packed.")],
     out: Annotated[
         Path | None, typer.Option(help="Where the JSON file goes; benchmarks/results/WHAT.json.")
     ] = None,
     debug: DebugOption = False,
 ) -> None:
-    """Measure what a training step or a projection costs, side by side with others.
+    """Measure a training step, a projection or a packed network, side by side with others.
 
     Examples:
 
         binaryrelax bench step
 
         binaryrelax bench projection --out /tmp/projection.json
+
+        binaryrelax bench packed           (two CPU threads; takes some minutes)
     """
     console = Console()
     with one_line_errors(debug or context.obj):
@@ -47,4 +49,8 @@ def _measure(what: str, tell: Callable[[str], None]) -> dict[str, Any]:
         from binaryrelax.lab.bench.projection import bench_projection
 
         return bench_projection(tell)
-    raise ValueError(f"bench {what}: there are step and projection")
+    if what == "packed":
+        from binaryrelax.lab.bench.packed import bench_packed
+
+        return bench_packed(tell)
+    raise ValueError(f"bench {what}: there are step, projection and packed")

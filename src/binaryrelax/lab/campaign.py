@@ -23,7 +23,7 @@ from binaryrelax.lab.engine import (
 )
 from binaryrelax.lab.engine.checkpoint import checkpoints
 from binaryrelax.lab.jobs import enough_threads
-from binaryrelax.lab.recipes import OUR_TABLES, TABLES, Recipe
+from binaryrelax.lab.recipes import OUR_TABLES, SEARCHES, TABLES, Recipe
 
 RESERVE_SECONDS = 15.0  # kept for the last checkpoints
 LARGEST_CHECKPOINT = 16 << 20  # bytes; runs with larger ones begin anew on another machine
@@ -200,8 +200,8 @@ def _settle(campaign: Campaign, job: Job, future: Future[None], outcome: Outcome
 
 
 def recipes_of_table(table: str) -> tuple[Recipe, ...]:
-    """All cells of the table of that name, the paper's or ours."""
-    tables = TABLES | OUR_TABLES
+    """All cells of the table of that name, the paper's or ours, or all tries of a search."""
+    tables = {name: table.recipes for name, table in (TABLES | OUR_TABLES).items()} | SEARCHES
     if table not in tables:
         raise ValueError(f"no table is called {table!r}; there are: {', '.join(tables)}")
-    return tables[table].recipes
+    return tables[table]

@@ -41,17 +41,10 @@ def job_with_ancestor(recipe: Recipe, *, seed: int, out: Path, initial: Path | N
     """
     if recipe.starts_from is None or initial is not None:
         return [Job(recipe, seed, out, initial)]
-    ancestor = _ancestor_of(recipe)
+    ancestor = find_recipe(recipe.starts_from)
     folder = out / ancestor.name
     before = job_with_ancestor(ancestor, seed=seed, out=folder, initial=None)
     return [*before, Job(recipe, seed, out, folder / FINAL_NAME)]
-
-
-def _ancestor_of(recipe: Recipe) -> Recipe:
-    name, _, epochs = recipe.starts_from.partition("@")
-    if epochs.isdigit():
-        return find_recipe(name).with_epochs(int(epochs))
-    return find_recipe(recipe.starts_from)
 
 
 def carry_out(

@@ -69,6 +69,22 @@ class ImageSet(ImageSource):
             test_labels=self.test_labels.to(device),
         )
 
+    def holding_out(self, count: int) -> "ImageSet":
+        if not 0 < count < self.num_train:
+            raise ValueError(
+                f"held_out={count}: it must be above 0 and below {self.num_train}, the number of "
+                "training images"
+            )
+        order = torch.randperm(self.num_train, generator=torch.Generator().manual_seed(0))
+        held, kept = order[:count].to(self.device), order[count:].sort().values.to(self.device)
+        return replace(
+            self,
+            train_images=self.train_images[kept],
+            train_labels=self.train_labels[kept],
+            test_images=self.train_images[held],
+            test_labels=self.train_labels[held],
+        )
+
     def train_batches(self, *, plan: EpochPlan, skip: int = 0) -> Iterator[tuple[Tensor]]:
         """Rows of (image, mirrored, down, right), int32, on the device of the images."""
         for rows in plan.batches(self._epoch_table(plan), skip=skip):

@@ -96,6 +96,13 @@ class ImageSource(ABC):
     def to(self, device: torch.device) -> Self:
         """The same source with its tensors, and those of its batches, on `device`."""
 
+    def holding_out(self, count: int) -> Self:
+        """The source with `count` of its training images to test with, instead of its own.
+
+        They are the same ones every time. Its test images are not looked at.
+        """
+        raise ValueError(f"{type(self).__name__}: no images can be held out of this set")
+
     @abstractmethod
     def train_batches(self, *, plan: EpochPlan, skip: int = 0) -> Iterator[tuple[Tensor, ...]]:
         """The epoch's batches from number `skip` on, exactly as without skipping."""

@@ -83,6 +83,7 @@ def train(
         ValueError: it was to be resumed, and the folder holds another run.
     """
     machine, listener = machine or Machine(), listener or Listener()
+    data = data.holding_out(job.recipe.held_out) if job.recipe.held_out else data
     own_stream = torch.cuda.stream(torch.cuda.Stream()) if machine.is_gpu else nullcontext()
     with machine.settings(), own_stream:
         trainer = Trainer(
@@ -192,6 +193,7 @@ class _Run:
             "seed": self.identity["seed"],
             "environment": describe_environment(trainer.machine),
             "initial_checkpoint": self.identity["initial_checkpoint"],
+            **_split(self.recipe, trainer),
             "seconds": round(self._seconds(), 3),
             "epochs": self.epochs,
             "summary": _summary(self.recipe, self.epochs, weights),
@@ -218,6 +220,13 @@ def _describe_weights(path: Path, trainer: Trainer) -> dict[str, Any]:
     """What the checkpoint holds, read back from the disk."""
     layers = inspect_layers(path, trainer.named_quantizers)
     return {"digest": digest_of(path), "size": size_of_network(path, layers), "layers": layers}
+
+
+def _split(recipe: Recipe, trainer: Trainer) -> dict[str, Any]:
+    """What was trained on and what accuracies mean, where that is not the whole set."""
+    if not recipe.held_out:
+        return {}
+    return {"split": {"trained_on": trainer.data.num_train, "held_out": trainer.data.num_test}}
 
 
 def _summary(

@@ -1,5 +1,6 @@
 """Every experiment as one function that returns a `Recipe`."""
 
+import re
 from difflib import get_close_matches
 from typing import Any
 
@@ -37,6 +38,7 @@ from binaryrelax.lab.recipes.recipe import (
     Recipe as Recipe,
     plain as plain,
 )
+from binaryrelax.lab.recipes.search import SEARCHES as SEARCHES
 from binaryrelax.lab.recipes.tables import (
     ALL_RECIPES as ALL_RECIPES,
     NETWORK_NAMES as NETWORK_NAMES,
@@ -47,10 +49,13 @@ from binaryrelax.lab.recipes.tables import (
 
 
 def find_recipe(name: str) -> Recipe:
-    """The recipe of that name."""
+    """The recipe of that name, which may tell of changes: NAME+key=value@epochs."""
     recipes = {recipe.name: recipe for recipe in ALL_RECIPES}
-    if name in recipes:
-        return recipes[name]
+    unchanged, _, epochs = name.partition("@")
+    unchanged, *settings = re.split(r"\+(?=\w+=)", unchanged)
+    if unchanged in recipes and (epochs.isdigit() or not epochs):
+        changed = recipes[unchanged].with_settings(dict(s.split("=", 1) for s in settings))
+        return changed.with_epochs(int(epochs)) if epochs else changed
     close = get_close_matches(name, recipes, n=5)
     close += [other for other in recipes if other.startswith(name) and other not in close]
     hint = f"did you mean {', '.join(close[:5])}? " if close else ""

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
 from typing import Any, get_type_hints
 
 from binaryrelax import GeometricGrowth, Hard, Quantizer
@@ -18,6 +18,7 @@ METHOD_NAMES = {
     "ternary-exact": "BinaryRelax ternary, exact",
 }
 FIXED = ("name", "dataset", "method", "paper_accuracy", "paper_accuracy_top5")
+ONLY_IF_SET = "only if set"  # results of before such a field was there stay what they are
 STRENGTH_SETTINGS = ("quantizer", "initial_strength", "growth", "growth_every_epochs")
 
 
@@ -39,6 +40,8 @@ class Recipe:
         keep_float: names of the layers whose weights stay float.
         flip: mirror half of the training images.
         crop_padding: shift the training images by up to this many pixels.
+        held_out: this many training images are not trained on, and accuracies are measured on
+            them instead of the test images: for choosing settings.
         starts_from: the recipe whose last epoch this one begins with.
         paper_accuracy: what the paper reports, in percent; top-1.
         paper_accuracy_top5: what the paper reports beside it on ImageNet.
@@ -62,6 +65,7 @@ class Recipe:
     keep_float: tuple[str, ...] = ("fc",)
     flip: bool = False
     crop_padding: int = 0
+    held_out: int = field(default=0, metadata={ONLY_IF_SET: True})
     starts_from: str | None = None
     paper_accuracy: float | None = None
     paper_accuracy_top5: float | None = None
@@ -130,8 +134,9 @@ class Recipe:
 
         Values are text, as they come from a command line: numbers, true or false, names separated
         by commas, a quantizer as Python writes it, a learning-rate schedule as ``cosine`` or
-        ``steps:120,220``. It still starts from the same float network, whose settings stay; the
-        paper's figures are not claimed.
+        ``steps:120,220``. It still starts from the same float network, whose settings stay, but
+        for `held_out`: that network must not have seen the images either. The paper's figures are
+        not claimed.
         """
         if not settings:
             return self
@@ -140,12 +145,19 @@ class Recipe:
         values = parsed_settings(settings, choices)
         self._refuse_settings_without_effect(values)
         try:
+            name = self.name + setting_suffix(settings)
             return replace(
-                self._without_claim(), name=self.name + setting_suffix(settings), **values
+                self._without_claim(), name=name, **self._ancestor_after(values), **values
             )
         except ValueError as error:
             given = ", ".join(f"{key}={value}" for key, value in settings.items())
             raise ValueError(f"--set {given}: {error}") from error
+
+    def _ancestor_after(self, values: Mapping[str, Any]) -> dict[str, str]:
+        """The float network to start from, if these settings make it another one."""
+        if self.starts_from is None or not values.get("held_out") or "starts_from" in values:
+            return {}
+        return {"starts_from": f"{self.starts_from}+held_out={values['held_out']}"}
 
     def _refuse_settings_without_effect(self, values: Mapping[str, Any]) -> None:
         """A name must not tell of a setting that the run never looks at."""
@@ -186,7 +198,15 @@ def plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [plain(item) for item in value]
     if is_dataclass(value):
-        content = {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+        content = {part.name: plain(getattr(value, part.name)) for part in _shown_fields(value)}
         is_schedule = isinstance(value, LearningRateSchedule)
         return {"kind": type(value).__name__.lower(), **content} if is_schedule else content
     return value
+
+
+def _shown_fields(value: Any) -> list[Field[Any]]:
+    return [
+        part
+        for part in fields(value)
+        if ONLY_IF_SET not in part.metadata or getattr(value, part.name) != part.default
+    ]

@@ -37,6 +37,7 @@ RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "growth_every_epochs": ("above 0", lambda value: 0 < value < math.inf),
     "phase_two_epoch": ("at least 0", lambda value: value >= 0),
     "crop_padding": ("at least 0", lambda value: value >= 0),
+    "held_out": ("at least 0", lambda value: value >= 0),
 }
 
 
