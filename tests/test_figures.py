@@ -9,13 +9,19 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 import fill_figures
+from figures.step import profile_tables
 
 
 @pytest.mark.parametrize("page", fill_figures.PAGES, ids=lambda page: page.name)
 def test_page_shows_what_the_files_say(page):
     text = page.read_text()
-    assert "<!-- figures:" in text
     assert fill_figures.filled(text) == text
+
+
+def test_every_section_stands_on_a_page():
+    pages = "".join(page.read_text() for page in fill_figures.PAGES)
+    shown = re.findall(r"<!-- figures: ([\w-]+) -->", pages)
+    assert sorted(set(shown)) == sorted(fill_figures.SECTIONS)
 
 
 def test_equations_are_found_in_code_and_tests():
@@ -57,7 +63,7 @@ def test_profile_is_shown_as_a_table_for_each_network():
         "environment": {"device": "a device", "torch": "2.11.0"},
         "profile": {**profile, "records": records},
     }
-    text = fill_figures.profile_tables(json.loads(json.dumps(content)))
+    text = profile_tables(json.loads(json.dumps(content)))
     lines = text.splitlines()
     assert "| resnet20, 1 bit: 80 µs, 3 kernels and copies | time | share |" in lines[0]
     products = "60.0 µs | 75.0 % | 10.0 MB, 2.0 GFLOP | 20.0 µs | 3.0 |"
@@ -72,5 +78,5 @@ def test_profile_is_shown_as_a_table_for_each_network():
 
 
 def test_a_profile_that_is_not_there_is_said():
-    assert fill_figures.profile_tables({"environment": {}}) == "Not measured yet."
-    assert fill_figures.profile_tables({"profile": None}) == "Not measured yet."
+    assert profile_tables({"environment": {}}) == "Not measured yet."
+    assert profile_tables({"profile": None}) == "Not measured yet."
