@@ -67,6 +67,17 @@ def test_the_higher_of_both_methods_is_bold(tmp_path):
     assert bold == {"88.30", "88.00", "90.80", "90.50"}
 
 
+def test_tables_alone_as_markdown(tmp_path):
+    write_row(tmp_path, cifar10_resnet20, seeds=3)
+    write_report(tmp_path, tmp_path / "tables.md")
+    lines = (tmp_path / "tables.md").read_text().splitlines()
+    assert lines[0] == "## Table 1: CIFAR-10" and "## Table 2: CIFAR-100" not in lines
+    assert "| **ResNet-20** | paper | 92.68 | 87.44 | 87.82 | 88.65 | 90.07 |" in lines
+    bold = "| 87.10 ± 0.10 | **88.10 ± 0.10** | **90.60 ± 0.10** | 90.10 ± 0.10 |"
+    assert f"|  | last epoch | 92.10 ± 0.10 {bold}" in lines
+    assert "binaryrelax train RECIPE --seed N" in lines[-1]
+
+
 def test_missing_cells_are_shown_as_missing(tmp_path):
     write_row(tmp_path, cifar10_resnet20, lasts={"bwn": 87.0})
     page = page_of(tmp_path)

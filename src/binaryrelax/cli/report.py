@@ -14,7 +14,7 @@ from binaryrelax.cli.speech import say
 def report(
     context: typer.Context,
     folder: Annotated[Path, typer.Argument(help="Where result files are, at any depth.")],
-    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+    out: Annotated[Path, typer.Option(help="The page to write, or FILE.md.")] = Path("report.html"),
     debug: DebugOption = False,
 ) -> None:
     """Write the paper's tables and curves beside ours as one self-contained page.
@@ -24,6 +24,8 @@ def report(
         binaryrelax report results --out report.html
 
         binaryrelax report campaign/results
+
+        binaryrelax report results --out tables.md      (the tables alone, as Markdown)
     """
     from binaryrelax.lab.report import write_report
 

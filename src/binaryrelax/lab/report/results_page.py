@@ -4,11 +4,12 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
+from binaryrelax.lab.engine import write_atomically
 from binaryrelax.lab.report import results_words as words
 from binaryrelax.lab.report.chart import HALF, chart_html
 from binaryrelax.lab.report.collection import Collection, collect_runs
 from binaryrelax.lab.report.curves import Chart, chart_of
-from binaryrelax.lab.report.grid_table import grid_html
+from binaryrelax.lab.report.grid_table import grid_html, grid_markdown
 from binaryrelax.lab.report.grids import Grid, Row, Runs, by_recipe, our_grids, paper_grids
 from binaryrelax.lab.report.page import Page, details, paragraph, section
 from binaryrelax.lab.report.run_sections import recipe_section
@@ -32,14 +33,28 @@ class ReportSummary:
 
 
 def write_report(folder: Path, out: Path) -> ReportSummary:
-    """Writes the page about all results below `folder`, and says what it holds."""
+    """Writes the page about all results below `folder`, and says what it holds.
+
+    A name that ends in .md gets the tables alone, in Markdown.
+    """
     if out.is_dir():
         raise ValueError(f"--out {out} is a folder; give the name of a file")
     collection = collect_runs(folder)
     out.parent.mkdir(parents=True, exist_ok=True)
-    results_page(collection).write(out)
+    if out.suffix == ".md":
+        write_atomically(out, tables_markdown(collection).encode())
+    else:
+        results_page(collection).write(out)
     num_recipes = len({run.name for run in collection.runs})
     return ReportSummary(len(collection.runs), num_recipes, tuple(collection.notes))
+
+
+def tables_markdown(collection: Collection) -> str:
+    """The tables that have runs, and how to make any of them again."""
+    runs = by_recipe(collection.runs)
+    grids = [grid for grid in paper_grids(runs) if any(row.has_runs for row in grid.rows)]
+    parts = [f"## {grid.title}\n\n{grid_markdown(grid)}" for grid in (*grids, *our_grids(runs))]
+    return "\n\n".join([*parts, words.markdown_note()]) + "\n"
 
 
 def results_page(collection: Collection) -> Page:

@@ -106,3 +106,14 @@ def _amount(runs: Runs) -> str:
 
 def _count(number: int, thing: str) -> str:
     return f"{number} {thing}" + ("" if number == 1 else "s")
+
+
+def markdown_note() -> str:
+    """How to read the tables, and how to make a cell again."""
+    return (
+        "Test accuracy in percent; mean ± standard deviation where there are several seeds. The "
+        "paper reports the best epoch of Phase II, chosen on the test images; the last epoch is "
+        "the honest figure. Of BinaryRelax and its baseline, the higher is bold. Any cell again: "
+        "`binaryrelax train RECIPE --seed N --data DIR`, with the recipe that `binaryrelax "
+        "recipes` lists for it, such as cifar10-resnet20-binary."
+    )

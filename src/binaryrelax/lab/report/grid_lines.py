@@ -1,0 +1,103 @@
+"""What a table of networks by methods says, line by line, whatever it is written in."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from binaryrelax.lab.report.grids import BASELINES, Cell, Grid, Row, Spread
+
+Figure = Callable[[Cell], Spread | None]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One figure; `kind` is plain, missing, higher or lower; the higher of two rivals is bold."""
+
+    text: str
+    kind: str = "plain"
+    is_bold: bool = False
+
+
+@dataclass(frozen=True)
+class Line:
+    """One figure of a network, for all methods; `kind` is paper, ours or quiet."""
+
+    label: str
+    entries: list[Entry]
+    kind: str = "ours"
+
+
+MISSING = Entry("missing", "missing")
+NOTHING = Entry("-", "missing")
+
+
+def lines_of(row: Row, grid: Grid) -> list[Line]:
+    """The lines of a network; of BinaryRelax and its baseline the higher figure is bold."""
+    lines = []
+    if any(cell and cell.paper is not None for cell in row.cells):
+        label = grid.paper_label + ("" if row.has_runs else " (no runs yet)")
+        lines.append(Line(label, [_paper(cell) for cell in row.cells], "paper"))
+    if row.has_runs:
+        lines += _figure_lines(row)
+    return lines
+
+
+def _figure_lines(row: Row) -> list[Line]:
+    lines = [Line("best of Phase II", _spreads(row, lambda cell: cell.best))]
+    if any(cell and cell.paper is not None and cell.runs for cell in row.cells):
+        lines.append(Line("best − paper", [_difference(cell) for cell in row.cells], "quiet"))
+    lines.append(Line("last epoch", _spreads(row, lambda cell: cell.last)))
+    if any(cell and (cell.paper_top5 or cell.last_top5) for cell in row.cells):
+        lines += _top5_lines(row)
+    lines.append(Line("seeds", [_seeds(cell) for cell in row.cells], "quiet"))
+    return lines
+
+
+def _top5_lines(row: Row) -> list[Line]:
+    papers = [_number(cell.paper_top5 if cell else None) for cell in row.cells]
+    return [
+        Line("top-5, paper", papers, "paper"),
+        Line("top-5, best", _spreads(row, lambda cell: cell.best_top5)),
+        Line("top-5, last", _spreads(row, lambda cell: cell.last_top5)),
+    ]
+
+
+def _spreads(row: Row, figure: Figure) -> list[Entry]:
+    return [_spread(row, cell, figure) for cell in row.cells]
+
+
+def _spread(row: Row, cell: Cell | None, figure: Figure) -> Entry:
+    if cell is None:
+        return NOTHING
+    spread = figure(cell)
+    if spread is None:
+        return MISSING
+    return Entry(str(spread), is_bold=_is_ahead(row, cell, figure))
+
+
+def _is_ahead(row: Row, cell: Cell, figure: Figure) -> bool:
+    """Whether the cell has the higher mean of BinaryRelax and its baseline."""
+    rivals = {**BASELINES, **{baseline: relaxed for relaxed, baseline in BASELINES.items()}}
+    rival = row.cell(rivals.get(cell.method, ""))
+    other = figure(rival) if rival else None
+    return other is not None and figure(cell).mean > other.mean
+
+
+def _paper(cell: Cell | None) -> Entry:
+    return _number(cell.paper if cell else None)
+
+
+def _number(value: float | None) -> Entry:
+    return NOTHING if value is None else Entry(f"{value:.2f}")
+
+
+def _difference(cell: Cell | None) -> Entry:
+    best = cell.best if cell else None
+    if best is None or cell.paper is None:
+        return NOTHING
+    difference = best.mean - cell.paper
+    kind = "higher" if difference >= 0 else "lower"
+    return Entry(f"{difference:+.2f}".replace("-", "−"), kind)
+
+
+def _seeds(cell: Cell | None) -> Entry:
+    return NOTHING if cell is None else Entry(str(len(cell.runs)))
