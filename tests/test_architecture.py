@@ -16,6 +16,8 @@ ALLOWED = {  # room -> rooms it may import
     "packed": {"packed", "quantizers", "kernels"},
 }
 OUTSIDE = {"quantizers": {"torch"}, "kernels": {"torch", "triton"}}  # else LIBRARY
+IMPORTING_FUNCTIONS = {"import_module", "needed"}
+EXPORT = {"onnx", "onnxscript", "onnxruntime", "openvino"}  # for packed/export/ alone
 
 
 def imported_modules(file: Path) -> set[str]:
@@ -46,7 +48,29 @@ def test_imports_point_one_way(room, file):
         if top == "binaryrelax":
             assert rest[0] in ALLOWED[room], f"{file.name} imports {module}"
         elif top not in sys.stdlib_module_names:
-            assert top in OUTSIDE.get(room, LIBRARY), f"{file.name} imports {module}"
+            allowed = OUTSIDE.get(room, LIBRARY)
+            assert top in allowed or is_export(file), f"{file.name} imports {module}"
+
+
+def is_export(file: Path) -> bool:
+    return file.parent == PACKAGE / "packed" / "export"
+
+
+def modules_named_in_calls(file: Path) -> set[str]:
+    """What the file imports by calling a function with the module's name."""
+    calls = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Call)]
+    importing = [c for c in calls if ast.unparse(c.func).split(".")[-1] in IMPORTING_FUNCTIONS]
+    names = [ast.literal_eval(c.args[0]) for c in importing if isinstance(c.args[0], ast.Constant)]
+    return {name.split(".")[0] for name in names}
+
+
+def test_only_the_export_imports_other_runtimes():
+    users = {file for _, file in library_files() if EXPORT & modules_named_in_calls(file)}
+    assert {file.name for file in users} >= {"onnx.py", "openvino.py"}, "the rule sees nothing"
+    assert all(is_export(file) for file in users)
+    for file in (PACKAGE / "packed" / "export").glob("*.py"):
+        outside = {module.split(".")[0] for module in imported_modules(file)}
+        assert outside <= {*LIBRARY, *sys.stdlib_module_names, "binaryrelax", *EXPORT}, file
 
 
 def test_models_know_nothing_of_quantization():
@@ -64,8 +88,9 @@ def test_the_rules_see_a_violation():
 
 def test_importing_the_library_needs_no_extra():
     """`import binaryrelax` loads no module of the lab's dependencies."""
-    extras = {"typer", "rich", "matplotlib", "PIL", "tensorboard", "binaryrelax.lab"}
-    code = f"import sys, binaryrelax; print(sorted(set(sys.modules) & {extras!r}))"
+    extras = {"typer", "rich", "matplotlib", "PIL", "tensorboard", "binaryrelax.lab", *EXPORT}
+    loading = "import sys, binaryrelax, binaryrelax.packed.export"
+    code = f"{loading}; print(sorted(set(sys.modules) & {extras!r}))"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "[]"
 

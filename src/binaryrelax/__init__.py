@@ -24,6 +24,8 @@ from binaryrelax.packed import (
     PackedLayer as PackedLayer,
     PackedLinear as PackedLinear,
     certify as certify,
+    export_onnx as export_onnx,
+    export_openvino as export_openvino,
     load_packed as load_packed,
     pack as pack,
     save_packed as save_packed,

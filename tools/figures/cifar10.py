@@ -1,19 +1,19 @@
-"""Accuracy on CIFAR-10."""
+"""Accuracy on CIFAR-10: the tables that `binaryrelax report results --out FILE.md` writes."""
 
 from __future__ import annotations
 
-from figures.common import FIGURES, RESULTS, read, spread, table
+from figures.common import RESULTS
+
+from binaryrelax.lab.report.collection import collect_runs
+from binaryrelax.lab.report.grid_table import grid_markdown
+from binaryrelax.lab.report.grids import by_recipe, paper_grids
+from binaryrelax.lab.report.results_words import markdown_note
 
 
 def cifar10() -> str:
-    """The runs of Table 1 that there are."""
-    rows = []
-    for folder in sorted((RESULTS / "cifar10").iterdir()):
-        runs = [read(path) for path in sorted(folder.glob("seed*.json"))]
-        paper = runs[0]["recipe"]["paper_accuracy"]
-        cells = [spread([run["summary"][key] for run in runs]) for key in FIGURES]
-        rows.append((folder.name, "-" if paper is None else f"{paper}", *cells, str(len(runs))))
-    return table(("recipe", "paper", "last", "best of Phase II", "seeds"), rows)
+    """The paper's Table 1 beside ours."""
+    table_1 = paper_grids(by_recipe(collect_runs(RESULTS / "cifar10").runs))[0]
+    return f"{grid_markdown(table_1)}\n\n{markdown_note()}"
 
 
 SECTIONS = {"cifar10": cifar10}

@@ -103,16 +103,23 @@ class PackedMatrix:
                 columns=min(128, max(32, 1 << (batch - 1).bit_length())),
                 warps=8 if batch > 64 else 4,
             )
+        return self._few_plan(batch)
+
+    def _few_plan(self, batch: int) -> FewPlan:
+        """What was fastest on an H200, of the plans that ``bench.packed_gpu --sweep`` tries."""
         processors, can_overlap = _device(self.words.device)
         steps = math.ceil(self.inputs / INPUTS_OF_WARP)
-        warps = min(8, max(2, 1 << (steps - 1).bit_length()))
-        is_one_step = steps <= warps
-        return FewPlan(
-            tiles=2 if is_one_step and self.bits == 1 and self.outputs > 32 * processors else 1,
-            warps=warps,
-            loads=16 if batch <= 8 and is_one_step else 8,
-            early=can_overlap,
-        )
+        is_long, is_tall = steps > 8, self.outputs > 32 * processors
+        if batch <= 8:
+            most_warps = 4
+            tiles = 2 if is_long and self.bits == 2 else 1
+            loads = 8 if (is_long and self.bits == 1) or (is_tall and tiles < self.bits) else 16
+        else:
+            most_warps = 8
+            tiles = 2 if is_tall else 1
+            loads = 4 if is_long and self.bits == 1 else 8
+        warps = min(most_warps, max(2, 1 << (steps - 1).bit_length()))
+        return FewPlan(tiles=tiles, warps=warps, loads=loads, early=can_overlap)
 
     def _multiply_float32(self, x: Tensor, bias: Tensor | None, plan: Plan | None) -> Tensor:
         """Three bfloat16 numbers hold a float32 one; the weights are exact, so that nothing else

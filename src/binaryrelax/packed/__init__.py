@@ -10,6 +10,10 @@ from binaryrelax.packed.checkpoint import (
     save_packed as save_packed,
 )
 from binaryrelax.packed.conversion import pack as pack
+from binaryrelax.packed.export import (
+    export_onnx as export_onnx,
+    export_openvino as export_openvino,
+)
 from binaryrelax.packed.layers import (
     PackedConv1d as PackedConv1d,
     PackedConv2d as PackedConv2d,

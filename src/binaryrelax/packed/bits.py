@@ -7,12 +7,14 @@ bytes, so that every row starts at a byte.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 TRITS_PER_BYTE = 5  # 3^5 = 243 <= 256
 _POWERS_OF_THREE = (1, 3, 9, 27, 81)
+_ENTRIES_AT_ONCE = 1 << 18
 MAX_BITS = 15  # codes travel as int16
 
 
@@ -28,6 +30,33 @@ def trit_bytes_per_row(num_codes: int) -> int:
 
 def pack_bits(codes: Tensor, bits: int) -> Tensor:
     """Codes (rows, n), whole numbers below 2^bits, as bytes (rows, bytes_per_row)."""
+    return _in_blocks(lambda rows: _pack_bits(rows, bits), codes)
+
+
+def unpack_bits(packed: Tensor, num_codes: int, bits: int) -> Tensor:
+    """The codes (rows, num_codes) that ``pack_bits`` has packed, as uint8, or int16 from 9 bits."""
+    return _in_blocks(lambda rows: _unpack_bits(rows, num_codes, bits), packed)
+
+
+def pack_trits(codes: Tensor) -> Tensor:
+    """Codes (rows, n), each 0, 1 or 2, five to a byte: c0 + 3 c1 + 9 c2 + 27 c3 + 81 c4."""
+    return _in_blocks(_pack_trits, codes)
+
+
+def unpack_trits(packed: Tensor, num_codes: int) -> Tensor:
+    """The codes (rows, num_codes) that ``pack_trits`` has packed, as uint8."""
+    return _in_blocks(lambda rows: _unpack_trits(rows, num_codes), packed)
+
+
+def _in_blocks(convert: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
+    """Some rows at a time: one by one, bits take many times the memory of what they are in."""
+    at_once = max(1, _ENTRIES_AT_ONCE // max(1, rows.shape[1]))
+    if len(rows) <= at_once:
+        return convert(rows)
+    return torch.cat([convert(block) for block in torch.split(rows, at_once)])
+
+
+def _pack_bits(codes: Tensor, bits: int) -> Tensor:
     rows, n = codes.shape
     planes = torch.arange(bits, device=codes.device, dtype=torch.int16)
     stream = codes.to(torch.int16).unsqueeze(-1).bitwise_right_shift(planes).bitwise_and_(1)
@@ -38,8 +67,7 @@ def pack_bits(codes: Tensor, bits: int) -> Tensor:
     return stream.bitwise_left_shift(places).sum(-1, dtype=torch.uint8)
 
 
-def unpack_bits(packed: Tensor, num_codes: int, bits: int) -> Tensor:
-    """The codes (rows, num_codes) that ``pack_bits`` has packed, as uint8, or int16 from 9 bits."""
+def _unpack_bits(packed: Tensor, num_codes: int, bits: int) -> Tensor:
     rows = packed.shape[0]
     dtype = torch.uint8 if bits <= 8 else torch.int16
     places = torch.arange(8, device=packed.device, dtype=torch.uint8)
@@ -49,8 +77,7 @@ def unpack_bits(packed: Tensor, num_codes: int, bits: int) -> Tensor:
     return stream.to(dtype).bitwise_left_shift(planes).sum(-1, dtype=dtype)
 
 
-def pack_trits(codes: Tensor) -> Tensor:
-    """Codes (rows, n), each 0, 1 or 2, five to a byte: c0 + 3 c1 + 9 c2 + 27 c3 + 81 c4."""
+def _pack_trits(codes: Tensor) -> Tensor:
     rows, n = codes.shape
     digits = _padded(codes.to(torch.uint8), TRITS_PER_BYTE * trit_bytes_per_row(n))
     powers = torch.tensor(_POWERS_OF_THREE, device=codes.device, dtype=torch.uint8)
@@ -58,8 +85,7 @@ def pack_trits(codes: Tensor) -> Tensor:
     return (digits * powers).sum(-1, dtype=torch.uint8)
 
 
-def unpack_trits(packed: Tensor, num_codes: int) -> Tensor:
-    """The codes (rows, num_codes) that ``pack_trits`` has packed, as uint8."""
+def _unpack_trits(packed: Tensor, num_codes: int) -> Tensor:
     powers = torch.tensor(_POWERS_OF_THREE, device=packed.device, dtype=torch.uint8)
     digits = packed.unsqueeze(-1).div(powers, rounding_mode="floor").remainder_(3)
     return digits.flatten(1)[:, :num_codes].contiguous()

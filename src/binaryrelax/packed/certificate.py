@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from binaryrelax.packed.checkpoint import PackedFile
+from binaryrelax.packed.file import PackedFile
 from binaryrelax.packed.manifest import LayerEntry, PackedFileError
 from binaryrelax.packed.weights import PackedWeight
 
@@ -90,7 +90,11 @@ def certify(path: str | os.PathLike[str]) -> Certificate:
             reason = str(error)
             break
     others, reason = _others(file, reason)
-    num_packed = sum(entry.format.num_weights for entry in file.manifest.layers.values())
+    num_packed = sum(
+        entry.format.num_weights
+        for name, entry in file.manifest.layers.items()
+        if f"{name}.codes" not in file.manifest.tied  # float layers share their weight as well
+    )
     float32_bytes = 4 * (num_packed + sum(others.values()))
     size = Path(path).stat().st_size
     return Certificate(

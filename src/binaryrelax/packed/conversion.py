@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from binaryrelax.packed.folding import FoldedNorm, fold, foldable_norms
-from binaryrelax.packed.layers import PACKED_TYPES, PackedLayer
+from binaryrelax.packed.layers import PACKED_TYPES, PackedLayer, packed_type_of
 from binaryrelax.packed.weights import PackedWeight, pack_weight
 from binaryrelax.quantizers import Quantizer
 
@@ -55,7 +55,7 @@ def pack(
 def replace_everywhere(model: nn.Module, old: nn.Module, new: nn.Module) -> None:
     """Puts a module into the place of another, under every name that it has."""
     for parent in list(model.modules()):
-        for name, child in parent.named_children():
+        for name, child in list(parent._modules.items()):  # named_children gives each only once
             if child is old:
                 setattr(parent, name, new)
 
@@ -71,17 +71,17 @@ def unwrapped(model: nn.Module) -> nn.Module:
 
 def _layers_to_pack(model: nn.Module, weights: Mapping[Tensor, Quantizer]) -> dict[str, nn.Module]:
     """The layers that own one of the weights, by name."""
-    if isinstance(model, tuple(PACKED_TYPES)):
+    if packed_type_of(model) is not None:
         raise ValueError(
             f"pack: the model is a {type(model).__name__} itself, which has no place to put a "
             "packed layer into; wrap it: torch.nn.Sequential(layer)"
         )
     layers = {name: module for name, module in model.named_modules() if _owns(module, weights)}
     for name, layer in layers.items():
-        if type(layer) not in PACKED_TYPES:
+        if packed_type_of(layer) is None:
             raise ValueError(
                 f"pack: layer {name!r} is a {type(layer).__name__}; only "
-                f"{', '.join(kind.__name__ for kind in PACKED_TYPES)} can be packed: "
+                f"{', '.join(packed.PLAIN.__name__ for packed in PACKED_TYPES)} can be packed: "
                 "leave it out of `weights`, with keep_float of select_weights"
             )
     owned = {id(layer._parameters["weight"]) for layer in layers.values()}
@@ -111,9 +111,9 @@ def _packed_layers(
         assert weight is not None
         if weight not in packed_weights:
             packed_weights[weight] = _pack_weight(name, weight, weights[weight])
-        packed[name] = PACKED_TYPES[type(layer)](
-            layer, packed_weights[weight], layer._parameters["bias"]
-        )
+        packed_type = packed_type_of(layer)
+        assert packed_type is not None  # _layers_to_pack has looked
+        packed[name] = packed_type(layer, packed_weights[weight], layer._parameters["bias"])
     return packed
 
 

@@ -67,9 +67,11 @@ def _has_kernels(weight: PackedWeight) -> bool:
 
 
 def _torch_must_see(x: Tensor) -> bool:
-    """Whether gradients, autocast, or a tracer need the product as torch operations."""
+    """Whether gradients, autocast, torch.func or a tracer need the product as torch operations."""
     return (
         (x.requires_grad and torch.is_grad_enabled())
+        or torch._C._are_functorch_transforms_active()  # vmap, jacfwd: x is not what it seems
+        or type(x) not in (Tensor, torch.nn.Parameter)  # a subclass has operations of its own
         or torch.is_autocast_enabled(x.device.type)
         or torch.compiler.is_compiling()
         or torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
@@ -82,6 +84,10 @@ def native_linear(weight: PackedWeight) -> Product:
     matrix = _native_or_fail().PackedMatrix(weight.codes, weight.scale, form.row_length, form.bits)
 
     def product(x: Tensor, bias: Tensor | None, fast: bool) -> Tensor:
+        if x.shape[-1:] != (form.row_length,):
+            raise ValueError(
+                f"PackedLinear: input of shape {tuple(x.shape)}, not (..., {form.row_length})"
+            )
         rows = x.detach().reshape(-1, form.row_length).contiguous()
         y = rows.new_empty(len(rows), form.num_rows)
         matrix.multiply(rows, y, _plain(bias), fast, torch.get_num_threads())
@@ -98,6 +104,8 @@ def native_convolution(weight: PackedWeight, geometry: dict[str, Any]) -> Produc
     )
 
     def product(x: Tensor, bias: Tensor | None, fast: bool) -> Tensor:
+        if x.dim() == 3:
+            return product(x.unsqueeze(0), bias, fast).squeeze(0)
         images = x.detach().contiguous(memory_format=torch.channels_last)
         height, width = filters.output_size(*images.shape[-2:])
         y = images.new_empty(len(images), height, width, form.num_rows)
@@ -118,7 +126,7 @@ def triton_linear(weight: PackedWeight) -> Product:
 
 
 def _plain(bias: Tensor | None) -> Tensor | None:
-    return None if bias is None else bias.detach()
+    return None if bias is None else bias.detach().float()
 
 
 def _native_or_fail() -> ModuleType:

@@ -26,6 +26,13 @@ _NORM_OF: dict[type[nn.Module], type[_BatchNorm]] = {
 }
 
 
+class _Tracer(fx.Tracer):
+    """Looks into no packed layer: their forward asks what their input is."""
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return isinstance(m, PackedLayer) or super().is_leaf_module(m, module_qualified_name)
+
+
 class FoldedNorm(nn.Identity):
     """Stands where a batch normalization was that a packed layer does now."""
 
@@ -39,14 +46,18 @@ def foldable_norms(model: nn.Module, layers: Mapping[str, nn.Module]) -> dict[st
     Raises:
         ValueError: ``torch.fx`` cannot trace the model.
     """
+    training = [module for module in model.modules() if module.training]
     try:
-        graph = fx.Tracer().trace(model)
+        graph = _Tracer().trace(model.eval())  # what it does when it predicts is what counts
     except Exception as error:  # the model's own code runs: anything can come out of it
         reason = str(error).partition("\n")[0]
         raise ValueError(
             f"fold_batchnorm: torch.fx cannot trace {type(model).__name__} ({reason}), so what "
             "follows a convolution is not known; pack without it"
         ) from error
+    finally:
+        for module in training:
+            module.training = True
     calls = Counter(id(_module(model, node)) for node in graph.nodes if node.op == "call_module")
     names = {id(module): name for name, module in layers.items()}
     found = {}

@@ -31,7 +31,9 @@ class PackedLayer(nn.Module):
         bias: of the float layer.
     """
 
+    KIND: ClassVar[str]  # what files call it
     COPIED: ClassVar[tuple[str, ...]]  # attributes of the layer whose place it takes
+    PLAIN: ClassVar[type[nn.Module]]  # the layer whose place it takes
     codes: Tensor
     scale: Tensor
 
@@ -73,11 +75,14 @@ class PackedLayer(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The layer's output, by the fastest engine that takes this input."""
-        product = self._product(engine_name(self.packed_weight, x))
+        trains = self.bias is not None and self.bias.requires_grad and torch.is_grad_enabled()
+        product = self._product("torch" if trains else engine_name(self.packed_weight, x))
         if product is not None:
             return product(x, self.bias, self.mode == "fast")
-        bias = None if self.bias is None else self.bias.to(x.dtype)
-        return self.float_product(x, self.weight.to(x.dtype), bias)
+        # A weight converted to whole numbers would be another one: torch refuses such inputs.
+        dtype = x.dtype if x.is_floating_point() else self.scale.dtype
+        bias = None if self.bias is None else self.bias.to(dtype)
+        return self.float_product(x, self.weight.to(dtype), bias)
 
     @abstractmethod
     def float_product(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -107,6 +112,11 @@ class PackedLayer(nn.Module):
         self._products.clear()
         return self
 
+    def _load_from_state_dict(self, *arguments: Any) -> None:
+        """Forgets what was re-tiled: tensors of inference mode do not tell when written to."""
+        self._products.clear()
+        super()._load_from_state_dict(*arguments)
+
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_products": {}}  # copies and pickles re-tile for themselves
 
@@ -118,6 +128,7 @@ class PackedLayer(nn.Module):
 class PackedLinear(PackedLayer):
     """``nn.Linear`` with a packed weight."""
 
+    KIND, PLAIN = "linear", nn.Linear
     COPIED = ("in_features", "out_features")
 
     def float_product(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -173,13 +184,13 @@ class _PackedConvolution(PackedLayer):
 class PackedConv1d(_PackedConvolution):
     """``nn.Conv1d`` with a packed weight; torch multiplies it."""
 
-    convolve = F.conv1d
+    KIND, PLAIN, convolve = "conv1d", nn.Conv1d, F.conv1d
 
 
 class PackedConv2d(_PackedConvolution):
     """``nn.Conv2d`` with a packed weight, of any stride, padding, dilation and groups."""
 
-    convolve = F.conv2d
+    KIND, PLAIN, convolve = "conv2d", nn.Conv2d, F.conv2d
 
     def make_product(self, engine: str) -> Product | None:
         if engine != "native":
@@ -191,15 +202,29 @@ class PackedConv2d(_PackedConvolution):
 class PackedConv3d(_PackedConvolution):
     """``nn.Conv3d`` with a packed weight; torch multiplies it."""
 
-    convolve = F.conv3d
+    KIND, PLAIN, convolve = "conv3d", nn.Conv3d, F.conv3d
 
 
-PACKED_TYPES: dict[type[nn.Module], type[PackedLayer]] = {
-    nn.Linear: PackedLinear,
-    nn.Conv1d: PackedConv1d,
-    nn.Conv2d: PackedConv2d,
-    nn.Conv3d: PackedConv3d,
-}
+PACKED_TYPES: tuple[type[PackedLayer], ...] = (
+    PackedLinear, PackedConv1d, PackedConv2d, PackedConv3d,
+)  # fmt: skip
+KINDS = {packed.KIND: packed for packed in PACKED_TYPES}
+
+
+def packed_type_of(layer: nn.Module) -> type[PackedLayer] | None:
+    """What can take the place of a layer; None if nothing does what it does.
+
+    A subclass of Linear or Conv will do, such as the output projection of nn.MultiheadAttention,
+    unless it computes its output in a way of its own.
+    """
+    for packed in PACKED_TYPES:
+        methods = ("forward", "_conv_forward")
+        if isinstance(layer, packed.PLAIN) and all(
+            getattr(type(layer), method, None) is getattr(packed.PLAIN, method, None)
+            for method in methods
+        ):
+            return packed
+    return None
 
 
 def set_mode(model: nn.Module, mode: Mode) -> nn.Module:

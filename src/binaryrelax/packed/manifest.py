@@ -18,7 +18,7 @@ from binaryrelax.quantizers import Granularity, PerChannel, PerGroup, PerLayer
 
 METADATA_KEY = "binaryrelax"
 VERSION = 1
-KINDS = ("linear", "conv1d", "conv2d", "conv3d")
+KINDS = {"linear": 2, "conv1d": 3, "conv2d": 4, "conv3d": 5}  # with dimensions of their weights
 LAYOUTS = ("bits", "trits")
 _DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in DTYPES}
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -34,7 +34,7 @@ class LayerEntry:
     """One packed layer of a file.
 
     Args:
-        kind: of the layer, one of ``KINDS``.
+        kind: of the layer, a key of ``KINDS``.
         format: of its weight.
         layout: of its codes: "bits", or "trits" for five ternary codes per byte.
         digest: of its codes and scales.
@@ -92,19 +92,21 @@ class Manifest:
         """
         content = _parsed(text)
         version = content.get("version")
-        if type(version) is not int or version < 1:
+        if type(version) is not int or not 1 <= version < 2**31:
             raise PackedFileError("its manifest has no version")
         if version > VERSION:
             raise PackedFileError(
                 f"it has version {version}, this binaryrelax reads up to {VERSION}: update it"
             )
         digest = content.pop("digest", None)
-        if digest != _digest(_canonical(content)):
-            raise PackedFileError("its manifest was changed: the digest differs")
         try:
-            return _manifest(content)
-        except (TypeError, KeyError, AttributeError, ValueError) as error:
+            is_intact = digest == _digest(_canonical(content))
+            manifest = _manifest(content) if is_intact else None
+        except (TypeError, KeyError, AttributeError, ValueError, RecursionError) as error:
             raise PackedFileError(f"its manifest is malformed: {_one_line(error)}") from None
+        if manifest is None:
+            raise PackedFileError("its manifest was changed: the digest differs")
+        return manifest
 
 
 def _manifest(content: dict[str, Any]) -> Manifest:
@@ -140,7 +142,8 @@ def _layer_from_json(name: str, entry: dict[str, Any]) -> LayerEntry:
     _require(entry["layout"] in LAYOUTS, f"{where} has the unknown layout {entry['layout']!r}")
     _require(_is_digest(entry["digest"]), f"{where} has no digest")
     _require(
-        2 <= len(shape) <= 5 and all(type(n) is int and 0 < n <= _LARGEST for n in shape),
+        len(shape) == KINDS[entry["kind"]]
+        and all(type(n) is int and 0 < n <= _LARGEST for n in shape),
         f"{where} has the shape {shape}",
     )
     _require(math.prod(shape) <= _LARGEST, f"{where} has the shape {shape}, which is too large")
@@ -192,7 +195,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _canonical(content: dict[str, Any]) -> str:
-    return json.dumps(content, separators=(",", ":"), sort_keys=True, allow_nan=False)
+    return json.dumps(content, separators=(",", ":"), allow_nan=False)
 
 
 def _digest(text: str) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -26,17 +25,23 @@ class WeightFormat:
         codebook: the levels that a code is an index into, signed and increasing.
         granularity: which weights share a scale.
         dtype: of the float weight.
+
+    Attributes:
+        bits: per code in the canonical layout, scales not counted.
+        num_scales: how many scales the weight has: its granularity decides.
     """
 
     shape: tuple[int, ...]
     codebook: tuple[float, ...]
     granularity: Granularity
     dtype: torch.dtype
+    bits: int = field(init=False, repr=False)  # no cached property: torch.compile fails at its lock
+    num_scales: int = field(init=False, repr=False)
 
-    @cached_property
-    def bits(self) -> int:
-        """Bits per code in the canonical layout, scales not counted."""
-        return math.ceil(math.log2(len(self.codebook)))
+    def __post_init__(self) -> None:
+        groups = self.granularity.rows(torch.empty(self.shape, device="meta"))
+        object.__setattr__(self, "bits", math.ceil(math.log2(len(self.codebook))))
+        object.__setattr__(self, "num_scales", groups.shape[0])
 
     @property
     def num_rows(self) -> int:
@@ -52,11 +57,6 @@ class WeightFormat:
     def row_length(self) -> int:
         """Weights in a row of ``weight.reshape(out, -1)``."""
         return math.prod(self.shape[1:])
-
-    @cached_property
-    def num_scales(self) -> int:
-        """How many scales the weight has: its granularity decides."""
-        return self.granularity.rows(torch.empty(self.shape, device="meta")).shape[0]
 
     @property
     def codes_shape(self) -> tuple[int, int]:
@@ -135,8 +135,9 @@ def pack_weight(weight: Tensor, quantizer: Quantizer) -> PackedWeight:
             f"its weights are {weight.dtype}; scales are stored in float32: convert the model with "
             "model.float() and project the weights again"
         )
-    if weight.numel() == 0:
-        raise ValueError(f"its weight is empty, of shape {tuple(weight.shape)}")
+    if weight.numel() == 0 or weight.is_meta:
+        what = "empty" if weight.numel() == 0 else "on the meta device"
+        raise ValueError(f"its weight is {what}, of shape {tuple(weight.shape)}")
     quantizer.check(weight)
     if quantizer.bits > MAX_BITS:
         raise ValueError(f"{quantizer!r} takes {quantizer.bits} bits; at most {MAX_BITS} pack")

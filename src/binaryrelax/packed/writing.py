@@ -21,7 +21,8 @@ def write_atomically(path: Path, content: bytes, *, advice: str = "then try agai
     Raises:
         OSError: it cannot be written; what was there before is intact.
     """
-    temporary = path.with_name(f".{path.name}.{token_hex(4)}{UNFINISHED}")
+    # Its name is cut: the longest that a folder takes would be too long with more around it.
+    temporary = path.with_name(f".{path.name[:60]}.{token_hex(4)}{UNFINISHED}")
     try:
         with temporary.open("xb") as file:
             file.write(content)

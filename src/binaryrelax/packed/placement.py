@@ -1,0 +1,155 @@
+"""Whether a packed file fits a model, and putting it there: all of it or nothing."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
+
+from binaryrelax.packed.conversion import replace_everywhere
+from binaryrelax.packed.file import PackedFile
+from binaryrelax.packed.folding import FoldedNorm
+from binaryrelax.packed.layers import KINDS, PackedLayer, packed_type_of
+from binaryrelax.packed.manifest import digest_of_tensors
+
+_LAZY = (UninitializedParameter, UninitializedBuffer)  # of layers that have not run yet
+
+
+def place(file: PackedFile, model: nn.Module) -> None:
+    """Puts the layers and tensors of a file into a model.
+
+    Raises:
+        PackedFileError: the file is damaged, or of another architecture. The model is as it was.
+    """
+    tensors = file.other_tensors()
+    replaced: dict[nn.Module, nn.Module] = {}  # what is there -> what takes its place
+    for name in file.manifest.layers:
+        replaced[_named(file, model, name)] = _packed_layer(file, name, model, tensors)
+    for name in file.manifest.folded:
+        replaced[_norm(file, model, name)] = FoldedNorm()
+    kept = _kept_state(model, replaced)
+    _check_fit(file, model, replaced, kept)
+    for old, new in replaced.items():
+        replace_everywhere(model, old, new)
+    is_meta = any(tensor.is_meta for tensor in kept.values())
+    model.load_state_dict({n: tensors[n] for n in kept}, strict=False, assign=is_meta)
+
+
+def _packed_layer(
+    file: PackedFile, name: str, model: nn.Module, tensors: Mapping[str, Tensor]
+) -> PackedLayer:
+    """The packed layer that takes the place of the model's."""
+    entry, module = file.manifest.layers[name], _named(file, model, name)
+    packed_type = KINDS[entry.kind]
+    if not isinstance(module, packed_type) and packed_type_of(module) is not packed_type:
+        raise file.error(f"layer {name!r} is {entry.kind} there, {type(module).__name__} here")
+    here = _weight_shape(module)
+    if here != entry.format.shape:
+        raise file.error(f"layer {name!r} has shape {entry.format.shape} there, {here} here")
+    weight, bias = file.weight(name), tensors.get(f"{name}.bias")
+    if bias is not None and (tuple(bias.shape) != here[:1] or not bias.is_floating_point()):
+        raise file.error(f"layer {name!r} has a bias of shape {tuple(bias.shape)}, {bias.dtype}")
+    may_be_new = bool(file.manifest.folded)  # a folded normalization gives its layer a bias
+    if (bias is None) != (module.bias is None) and not (bias is not None and may_be_new):
+        raise file.error(f"is of another architecture: layer {name!r} has a bias in only one")
+    layer = packed_type(module, weight, bias)
+    device = next(iter([*module.parameters(), *module.buffers()])).device
+    return layer if device.type == "meta" else layer.to(device)
+
+
+def _weight_shape(module: nn.Module) -> tuple[int, ...] | None:
+    """None for a lazy layer that has not run yet."""
+    if isinstance(module, PackedLayer):
+        return module.format.shape
+    weight: Any = module.weight
+    return None if isinstance(weight, _LAZY) else tuple(weight.shape)
+
+
+def _norm(file: PackedFile, model: nn.Module, name: str) -> nn.Module:
+    norm = _named(file, model, name)
+    if not isinstance(norm, (_BatchNorm, FoldedNorm)):
+        raise file.error(
+            f"is of another architecture: {name!r} is a folded batch normalization there, "
+            f"{type(norm).__name__} here"
+        )
+    return norm
+
+
+def _kept_state(model: nn.Module, replaced: Mapping[nn.Module, nn.Module]) -> dict[str, Any]:
+    """The state of what is not replaced, as the objects that the model holds."""
+    names = model.named_modules(remove_duplicate=False)
+    prefixes = tuple(f"{name}." for name, module in names if module in replaced)
+    state = model.state_dict(keep_vars=True)
+    return {name: value for name, value in state.items() if not name.startswith(prefixes)}
+
+
+def _check_fit(
+    file: PackedFile,
+    model: nn.Module,
+    replaced: Mapping[nn.Module, nn.Module],
+    kept: Mapping[str, Any],
+) -> None:
+    """Whether the file holds just what the model will: names, shapes and what is shared."""
+    names_of = _names_by_tensor(model, replaced, kept)
+    expected = {name for names in names_of for name in names}
+    different = sorted(expected ^ file.names)
+    if different:
+        where = "not in the file" if different[0] in expected else "not in the model"
+        raise file.error(f"is of another architecture: {different[0]!r} is {where}")
+    for name, value in kept.items():
+        _check_tensor(file, name, value)
+    for first, *others in names_of:
+        for other in others:
+            if digest_of_tensors(file.tensor(first)) != digest_of_tensors(file.tensor(other)):
+                raise file.error(
+                    f"is of another architecture: {first!r} and {other!r} are one tensor here, "
+                    "two there"
+                )
+
+
+def _names_by_tensor(
+    model: nn.Module, replaced: Mapping[nn.Module, nn.Module], kept: Mapping[str, Any]
+) -> list[list[str]]:
+    """The names that the state of the model will have, those of one tensor together."""
+    names_of: dict[Any, list[str]] = defaultdict(list)
+    for name, module in model.named_modules(remove_duplicate=False):
+        for part in replaced[module].state_dict() if module in replaced else ():
+            names_of[module, part].append(f"{name}.{part}")
+    for name, value in kept.items():
+        names_of[id(value)].append(name)
+    return list(names_of.values())
+
+
+def _check_tensor(file: PackedFile, name: str, here: Any) -> None:
+    there = file.tensor(name)
+    if not isinstance(here, Tensor) or isinstance(here, _LAZY):
+        raise file.error(f"tensor {name!r} is {type(here).__name__} here, with no shape yet")
+    if there.shape != here.shape:
+        shapes = f"{tuple(there.shape)} there, {tuple(here.shape)} here"
+        raise file.error(f"tensor {name!r} has shape {shapes}")
+    if _family(there) != _family(here):
+        raise file.error(f"tensor {name!r} is {there.dtype} there, {here.dtype} here")
+
+
+def _family(tensor: Tensor) -> str:
+    """Dtypes of one family convert into each other without a change of meaning."""
+    if tensor.is_complex():
+        return "complex"
+    if tensor.is_floating_point():
+        return "float"
+    return "bool" if tensor.dtype == torch.bool else "whole"
+
+
+def _named(file: PackedFile, model: nn.Module, name: str) -> nn.Module:
+    try:
+        module = model.get_submodule(name)
+    except AttributeError:
+        module = model
+    if module is model:  # which has no place to put a packed layer into
+        raise file.error(f"is of another architecture: there is no {name!r} here")
+    return module

@@ -1,0 +1,192 @@
+"""OpenVINO models against the packed model that they come from, in OpenVINO's CPU plugin."""
+
+import sys
+
+import openvino
+import pytest
+import torch
+
+from binaryrelax import Binary, PerChannel, PerGroup, Ternary, Uniform
+from binaryrelax.packed.export import export_openvino
+from binaryrelax.packed.layers import PackedLayer
+from tests.packed.cases import same_snapshot, same_tensor, seeded, snapshot
+from tests.packed.exported import (
+    Perceptron,
+    Tied,
+    TwoInputs,
+    awkward_convolutions,
+    every_layout,
+    features,
+    groups_of,
+    half_precision,
+    images,
+    largest_error,
+    packed,
+    packed_network,
+)
+
+EXACT = 5e-6  # float32 rounding, as a share of the largest output
+ROUNDED = 0.03  # activations of 8 bits
+FLOAT32 = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1}
+
+
+def compiled(model):
+    """For the CPU: a path, or a model."""
+    return openvino.Core().compile_model(model, "CPU", FLOAT32)
+
+
+def run(path, *inputs):
+    network = path if isinstance(path, openvino.CompiledModel) else compiled(path)
+    found = [torch.from_numpy(array.copy()) for array in network(list(inputs)).to_tuple()]
+    return found[0] if len(found) == 1 else found
+
+
+def assert_same_weights(path, model):
+    """The weights that the graph makes are those of the layers, bit for bit."""
+    nodes = {op.get_friendly_name(): op for op in openvino.Core().read_model(path).get_ops()}
+    layers = {n: m for n, m in model.named_modules() if isinstance(m, PackedLayer)}
+    outputs = [nodes[f"{name}.weight"].output(0) for name in layers]
+    found = run(compiled(openvino.Model(outputs, [])))
+    for (name, layer), weight in zip(layers.items(), found, strict=True):
+        assert same_tensor(weight, layer.weight), name
+
+
+def constant_types(path):
+    """The types of the packed weights, by layer."""
+    ops = openvino.Core().read_model(path).get_ops()
+    found = {op.get_friendly_name(): op.get_element_type().get_type_name() for op in ops}
+    return {name.removesuffix(".codes"): t for name, t in found.items() if name.endswith(".codes")}
+
+
+def products(path):
+    """How the Linear layers' weights look when they are multiplied."""
+    ops = [op.get_rt_info() for op in compiled(path).get_runtime_model().get_ops()]
+    linear = [info for info in ops if info["layerType"].astype(str) == "FullyConnected"]
+    return [info["runtimePrecision"].astype(str) for info in linear]
+
+
+@pytest.mark.parametrize(
+    ("name", "quantizer", "fold_batchnorm"),
+    [
+        ("small-conv", Uniform(bits=3), False),
+        pytest.param("resnet20", Ternary(granularity=PerChannel()), False, marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
+def test_networks_agree_with_the_packed_model_on_real_images(
+    name, quantizer, fold_batchnorm, tmp_path
+):
+    model = packed_network(name, quantizer, fold_batchnorm=fold_batchnorm)
+    export_openvino(model, images(1), tmp_path / "net.xml")
+    with torch.no_grad():
+        assert largest_error(run(tmp_path / "net.xml", images()), model(images())) < EXACT
+
+
+def test_one_bit_resnet18_takes_less_than_3_mb_and_agrees(tmp_path):
+    model = packed_network("resnet18", Binary())
+    path = tmp_path / "net.xml"
+    export_openvino(model, images(1), path)
+    assert sum(file.stat().st_size for file in tmp_path.iterdir()) < 1_800_000
+    assert set(constant_types(path).values()) == {"u1"}
+    with torch.no_grad():
+        assert largest_error(run(path, images()), model(images())) < EXACT
+    assert_same_weights(path, model)
+
+
+def test_the_graph_makes_the_weights_of_the_layers_bit_for_bit(tmp_path):
+    model = every_layout()
+    path = tmp_path / "net.xml"
+    export_openvino(model, torch.zeros(1, 5, 9, 9), path)
+    types = [*constant_types(path).values()]
+    assert (types.count("u1"), types.count("u2"), types.count("u8")) == (3, 2, 5)
+    assert_same_weights(path, model)
+
+
+def test_weights_of_half_precision_are_those_of_the_layer(tmp_path):
+    model = packed(half_precision, Uniform(bits=3))
+    x = features(45)
+    export_openvino(model, x, tmp_path / "net.xml")
+    assert largest_error(run(tmp_path / "net.xml", x), model(x)) < EXACT
+
+
+def test_awkward_convolutions_agree(tmp_path):
+    model = packed(awkward_convolutions, Ternary())
+    export_openvino(model, images(1), tmp_path / "net.xml")
+    with torch.no_grad():
+        assert largest_error(run(tmp_path / "net.xml", images()), model(images())) < EXACT
+
+
+@pytest.mark.parametrize(
+    ("quantizer", "is_matrix"), [(Binary(), True), (Ternary(), False)], ids=str
+)
+def test_linear_layers_multiply_two_bit_weights(quantizer, is_matrix, tmp_path):
+    model = packed(Perceptron, quantizer)
+    x = features(28) if is_matrix else images(4)
+    path = tmp_path / "net.xml"
+    export_openvino(model, x[:1], path)
+    assert products(path) == ["u2", "u2", "u2"]
+    with torch.no_grad():
+        assert largest_error(run(path, x), model(x)) < ROUNDED
+    assert_same_weights(path, model)
+
+
+def test_scales_of_groups(tmp_path):
+    model = groups_of(256, 128, 32, 8)
+    x = features(256)
+    export_openvino(model, x, tmp_path / "net.xml")
+    assert largest_error(run(tmp_path / "net.xml", x), model(x)) < ROUNDED
+    assert_same_weights(tmp_path / "net.xml", model)
+
+
+def test_exact_rounds_no_activation(tmp_path):
+    model = packed(Perceptron, Ternary())
+    x = features(28)
+    export_openvino(model, x, tmp_path / "net.xml", exact=True)
+    with torch.no_grad():
+        assert largest_error(run(tmp_path / "net.xml", x), model(x)) < EXACT
+
+
+def test_what_an_image_gives_does_not_depend_on_the_batch(tmp_path):
+    model = packed(Tied, Binary(granularity=PerGroup(32)))
+    x = features(64)
+    export_openvino(model, x, tmp_path / "net.xml")
+    together = run(tmp_path / "net.xml", x)
+    one_by_one = torch.cat([run(tmp_path / "net.xml", row[None]) for row in x])
+    assert largest_error(one_by_one, together) < EXACT
+    with torch.no_grad():
+        assert largest_error(together, model(x)) < ROUNDED
+
+
+def test_several_inputs_and_outputs_leave_the_model_as_it_was(tmp_path):
+    model = packed(TwoInputs, Binary())
+    before = snapshot(model)
+    x, y = features(8), features(18).reshape(5, 2, 9)
+    export_openvino(model, (x[:1], y[:1]), tmp_path / "net.xml")
+    for found, expected in zip(run(tmp_path / "net.xml", x, y), model(x, y), strict=True):
+        assert largest_error(found, expected) < ROUNDED
+    assert same_snapshot(snapshot(model), before)
+
+
+def test_another_ending_and_a_model_without_packed_layers_are_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"net\.bin must end in \.xml"):
+        export_openvino(packed(Perceptron, Ternary()), features(28), tmp_path / "net.bin")
+    with pytest.raises(ValueError, match="no layer of Perceptron is packed"):
+        export_openvino(seeded(Perceptron), features(28), tmp_path / "net.xml")
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_graph_stays_beside_weights_that_it_does_not_fit(tmp_path):
+    """The second file cannot be written: a folder is in its place."""
+    (tmp_path / "net.xml").mkdir()
+    with pytest.raises(OSError, match=r"net\.xml cannot be written"):
+        export_openvino(packed(Perceptron, Ternary()), features(28), tmp_path / "net.xml")
+    assert not (tmp_path / "net.xml").is_file()
+
+
+@pytest.mark.parametrize("missing", ["openvino", "onnx", "onnxscript"])
+def test_a_missing_dependency_names_the_extra(missing, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, missing, None)  # how Python notes that there is none
+    with pytest.raises(ImportError) as caught:
+        export_openvino(seeded(Perceptron), features(28), tmp_path / "net.xml")
+    expected = f"export to openvino needs the module {missing}: pip install 'binaryrelax[openvino]'"
+    assert str(caught.value) == expected

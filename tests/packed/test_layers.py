@@ -1,0 +1,265 @@
+"""Packed layers compute what the float layers with the same weights do."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from binaryrelax import Binary, PerChannel, Ternary, Uniform
+from binaryrelax.packed import PackedLayer, PackedLinear, set_mode
+from tests.packed.cases import (
+    ENGINES,
+    IMAGES,
+    QUANTIZERS,
+    by_engine,
+    inputs,
+    layer_pair,
+    packed_copy,
+    relative_error,
+    same_tensor,
+    small_network,
+)
+
+EVERY_QUANTIZER = pytest.mark.parametrize("quantizer", QUANTIZERS, ids=repr)
+EVERY_ENGINE = pytest.mark.parametrize("engine", ENGINES)
+CONVOLUTIONS = {  # layer, shape of its input
+    "plain": (lambda: nn.Conv2d(4, 6, 3), (2, 4, 7, 6)),
+    "no bias": (lambda: nn.Conv2d(4, 6, 3, bias=False), (2, 4, 7, 6)),
+    "stride": (lambda: nn.Conv2d(4, 6, 3, stride=(2, 3), padding=(1, 2)), (2, 4, 9, 8)),
+    "same": (lambda: nn.Conv2d(4, 6, 3, padding="same"), (2, 4, 5, 5)),
+    "same, asymmetric": (lambda: nn.Conv2d(4, 6, (2, 4), padding="same"), (2, 4, 5, 5)),
+    "same, dilated": (
+        lambda: nn.Conv2d(4, 6, (2, 3), padding="same", dilation=3),
+        (2, 4, 8, 8),
+    ),
+    "valid": (lambda: nn.Conv2d(4, 6, 3, padding="valid"), (2, 4, 5, 5)),
+    "dilation": (lambda: nn.Conv2d(4, 6, 3, dilation=(2, 1), padding=2), (2, 4, 8, 8)),
+    "groups": (lambda: nn.Conv2d(4, 6, 3, groups=2, padding=1), (2, 4, 5, 5)),
+    "depthwise": (lambda: nn.Conv2d(4, 8, (1, 2), groups=4), (2, 4, 5, 5)),
+    "reflect": (lambda: nn.Conv2d(4, 6, 3, padding=(2, 1), padding_mode="reflect"), (2, 4, 5, 5)),
+    "replicate": (lambda: nn.Conv2d(4, 6, 3, padding=1, padding_mode="replicate"), (2, 4, 5, 5)),
+    "circular": (
+        lambda: nn.Conv2d(4, 6, (2, 4), padding="same", padding_mode="circular"),
+        (2, 4, 5, 5),
+    ),
+    "1x1": (lambda: nn.Conv2d(4, 6, 1), (1, 4, 1, 1)),
+    "unbatched": (lambda: nn.Conv2d(4, 6, 3, padding=1), (4, 5, 5)),
+    "unbatched, same": (lambda: nn.Conv2d(4, 6, 4, padding="same"), (4, 5, 5)),
+    "no images": (lambda: nn.Conv2d(4, 6, 3, padding=1), (0, 4, 5, 5)),
+    "one dimension": (lambda: nn.Conv1d(4, 6, 3, stride=2, padding=1), (2, 4, 9)),
+    "one dimension, same": (lambda: nn.Conv1d(4, 6, 4, padding="same", groups=2), (2, 4, 9)),
+    "one dimension, unbatched": (lambda: nn.Conv1d(4, 6, 3), (4, 9)),
+    "three dimensions": (lambda: nn.Conv3d(4, 6, 2, stride=(1, 2, 1)), (2, 4, 4, 4, 4)),
+    "three dimensions, same": (
+        lambda: nn.Conv3d(2, 4, (1, 2, 3), padding="same", padding_mode="replicate"),
+        (2, 2, 4, 4, 4),
+    ),
+}
+
+
+@torch.no_grad()
+def check_against_float(plain, packed, x, engine):
+    with by_engine(engine):
+        found = packed(x)
+    assert found.shape == plain(x).shape and found.dtype == x.dtype
+    if engine == "torch":
+        assert torch.equal(found, plain(x))
+    else:
+        assert relative_error(found, copy.deepcopy(plain).double()(x.double())) < 1e-5
+
+
+@EVERY_ENGINE
+@EVERY_QUANTIZER
+@pytest.mark.parametrize("shape", [(10,), (3, 10), (2, 3, 10), (0, 10), (2, 0, 10)], ids=str)
+def test_linear_layers_agree(quantizer, shape, engine):
+    for bias in (True, False):
+        plain, packed = layer_pair(lambda bias=bias: nn.Linear(10, 7, bias=bias), quantizer)
+        assert isinstance(packed, PackedLinear)
+        check_against_float(plain, packed, inputs(*shape), engine)
+
+
+@EVERY_ENGINE
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")  # the float layer's
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolutions_agree(name, engine):
+    make, shape = CONVOLUTIONS[name]
+    for quantizer in (Binary(), Ternary(granularity=PerChannel()), Uniform(bits=3)):
+        plain, packed = layer_pair(make, quantizer)
+        assert same_tensor(packed.weight, plain.weight)
+        check_against_float(plain, packed, inputs(*shape), engine)
+
+
+@EVERY_ENGINE
+def test_channels_last_input_agrees_and_gives_channels_last_output(engine):
+    plain, packed = layer_pair(lambda: nn.Conv2d(4, 6, 3, padding=1), Ternary())
+    x = inputs(2, 4, 5, 5).contiguous(memory_format=torch.channels_last)
+    check_against_float(plain, packed, x, engine)
+    with by_engine(engine), torch.no_grad():
+        assert packed(x).is_contiguous(memory_format=torch.channels_last)
+
+
+@EVERY_ENGINE
+def test_inputs_of_any_stride_agree(engine):
+    plain, packed = layer_pair(lambda: nn.Linear(10, 7), Binary())
+    check_against_float(plain, packed, inputs(10, 4).t(), engine)
+    check_against_float(plain, packed, inputs(4, 20)[:, ::2], engine)
+    check_against_float(plain, packed, inputs(10).expand(3, 10), engine)
+    plain, packed = layer_pair(lambda: nn.Conv2d(4, 6, 3), Binary())
+    check_against_float(plain, packed, inputs(2, 4, 9, 9)[:, :, 1:7, ::2].flip(0), engine)
+
+
+@EVERY_ENGINE
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16], ids=str)
+def test_inputs_of_other_precisions_agree_with_the_float_layer_converted(dtype, engine):
+    plain, packed = layer_pair(lambda: nn.Linear(10, 7), Ternary())
+    with by_engine(engine), torch.no_grad():
+        assert torch.equal(
+            packed(inputs(3, 10, dtype=dtype)), plain.to(dtype)(inputs(3, 10, dtype=dtype))
+        )
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.complex64], ids=str)
+def test_inputs_that_a_float_layer_refuses_are_refused(dtype):
+    plain, packed = layer_pair(lambda: nn.Linear(10, 7), Ternary())
+    x = torch.ones(3, 10, dtype=dtype)
+    for layer in (plain, packed):
+        with pytest.raises(RuntimeError):
+            layer(x)
+
+
+@EVERY_ENGINE
+def test_inputs_of_a_wrong_size_are_refused(engine):
+    linear, convolution = (
+        layer_pair(make, Binary())[1]
+        for make in (lambda: nn.Linear(10, 7), lambda: nn.Conv2d(4, 6, 3))
+    )
+    with by_engine(engine):
+        for shape in [(20,), (5, 4), (3, 0), (0, 7), ()]:
+            with pytest.raises((RuntimeError, ValueError)):
+                linear(torch.ones(shape))
+        for shape in [(1, 3, 5, 5), (1, 8, 5, 5), (1, 4, 2, 2), (4, 5), (1, 1, 4, 5, 5)]:
+            with pytest.raises((RuntimeError, ValueError)):
+                convolution(torch.ones(shape))
+
+
+@EVERY_ENGINE
+@pytest.mark.parametrize("conversion", ["half", "bfloat16", "double"])
+def test_converting_a_model_keeps_its_scales_and_weights(conversion, engine):
+    plain, packed = packed_copy(small_network, Ternary(granularity=PerChannel()))
+    weights = [m.weight for m in packed.modules() if isinstance(m, PackedLayer)]
+    converted = getattr(packed, conversion)()
+    dtype = converted[1].weight.dtype
+    assert dtype != torch.float32
+    layers = [m for m in converted.modules() if isinstance(m, PackedLayer)]
+    for layer, weight in zip(layers, weights, strict=True):
+        assert layer.scale.dtype == torch.float32 and same_tensor(layer.weight, weight)
+        assert layer.codes.dtype == torch.uint8
+        assert layer.bias is None or layer.bias.dtype == dtype
+    with by_engine(engine), torch.no_grad():
+        assert torch.equal(converted(IMAGES.to(dtype)), plain.to(dtype)(IMAGES.to(dtype)))
+
+
+@EVERY_ENGINE
+def test_a_converted_layer_takes_inputs_of_another_precision(engine):
+    packed = layer_pair(lambda: nn.Linear(10, 7), Ternary())[1].half()
+    with by_engine(engine), torch.no_grad():
+        assert packed(inputs(3, 10)).dtype == torch.float32
+
+
+@EVERY_ENGINE
+def test_autocast_does_what_it_does_to_the_float_layer(engine):
+    for make, shape in [
+        (lambda: nn.Linear(10, 7), (3, 10)),
+        (lambda: nn.Conv2d(4, 6, 3), (2, 4, 5, 5)),
+    ]:
+        plain, packed = layer_pair(make, Ternary())
+        with torch.autocast("cpu", torch.bfloat16), by_engine(engine), torch.no_grad():
+            found, expected = packed(inputs(*shape)), plain(inputs(*shape))
+        assert found.dtype == torch.bfloat16 and torch.equal(found, expected)
+
+
+@EVERY_ENGINE
+@EVERY_QUANTIZER
+def test_gradients_flow_to_the_input(quantizer, engine):
+    plain, packed = packed_copy(small_network, quantizer)
+    gradients = []
+    for model in (plain, packed):
+        x = IMAGES.clone().requires_grad_()
+        with by_engine(engine):
+            model(x).square().sum().backward()
+        gradients.append(x.grad)
+    assert torch.equal(*gradients)
+    assert all(p.grad is None for m in packed.modules() if isinstance(m, PackedLayer)
+               for p in m.parameters())  # fmt: skip
+
+
+@EVERY_ENGINE
+def test_functions_of_torch_func_see_through_packed_layers(engine):
+    plain, packed = layer_pair(lambda: nn.Linear(4, 3), Ternary())
+    x = inputs(5, 4)
+    with by_engine(engine):
+        assert torch.allclose(torch.func.vmap(packed)(x), plain(x))
+        assert torch.allclose(torch.func.jacrev(packed)(x[0]), plain.weight)
+        assert torch.allclose(torch.func.jacfwd(packed)(x[0]), plain.weight)
+
+
+def test_packed_layers_export_as_codes():
+    plain, packed = packed_copy(small_network, Ternary())
+    expected = plain(IMAGES).detach()
+    exported = torch.export.export(packed, (IMAGES,))
+    assert torch.allclose(exported.module()(IMAGES), expected, atol=1e-6)
+    assert {"0.codes", "0.scale"} <= set(exported.state_dict)  # codes, not float weights
+
+
+def test_compiled_packed_layers_give_the_same():
+    _, packed = packed_copy(small_network, Ternary())
+    with torch.no_grad():
+        expected = packed(IMAGES)
+        compiled = torch.compile(packed, backend="aot_eager", fullgraph=True)
+        assert torch.allclose(compiled(IMAGES), expected, atol=1e-6)
+        assert torch.allclose(compiled(inputs(3, 2, 6, 6)), packed(inputs(3, 2, 6, 6)), atol=1e-6)
+
+
+@EVERY_ENGINE
+def test_not_a_number_comes_through(engine):
+    for make, shape in [
+        (lambda: nn.Linear(9, 7), (3, 9)),
+        (lambda: nn.Conv2d(4, 6, 3), (3, 4, 3, 3)),
+    ]:
+        plain, packed = layer_pair(make, Binary())
+        x = inputs(*shape)
+        x[1].flatten()[3] = torch.nan
+        x[2].flatten()[3] = torch.inf
+        with by_engine(engine), torch.no_grad():
+            assert torch.allclose(packed(x), plain(x), atol=1e-5, equal_nan=True)
+            fast = set_mode(packed, "fast")(x)
+        assert fast[0].isfinite().all() and not fast[1:].isfinite().any()
+
+
+@EVERY_ENGINE
+def test_a_bias_that_is_made_trainable_gets_its_gradient(engine):
+    for make, shape in [
+        (lambda: nn.Linear(9, 7), (3, 9)),
+        (lambda: nn.Conv2d(4, 7, 3), (3, 4, 3, 3)),
+    ]:
+        _, packed = layer_pair(make, Binary())
+        packed.bias.requires_grad_()
+        with by_engine(engine):
+            packed(inputs(*shape)).sum().backward()
+        assert torch.equal(packed.bias.grad, torch.full((7,), 3.0))
+
+
+@EVERY_ENGINE
+@pytest.mark.parametrize("quantizer", [Binary(), Ternary()], ids=repr)
+def test_fast_mode_stays_near(quantizer, engine):
+    for make, shape in [
+        (lambda: nn.Linear(300, 70), (3, 300)),
+        (lambda: nn.Conv2d(24, 9, 3, padding=1), (2, 24, 7, 7)),
+    ]:
+        plain, packed = layer_pair(make, quantizer)
+        with by_engine(engine), torch.no_grad():
+            found = set_mode(packed, "fast")(inputs(*shape))
+            assert relative_error(found, plain(inputs(*shape))) < (
+                1e-6 if engine == "torch" else 0.02
+            )

@@ -1,0 +1,135 @@
+"""The benchmark of packed networks, and the fuzzing of their files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from figures.common import BENCHMARKS, RESULTS, read, table
+
+PACKED = BENCHMARKS / "packed.json"
+PACKED_GPU = BENCHMARKS / "packed_gpu.json"
+FUZZ = RESULTS / "fuzz" / "packed.json"
+
+
+def packed_files() -> str:
+    """Sizes of ResNet-18's files."""
+    rows = [
+        (record["file"], f"{record['bytes']:,}", f"{record['times_smaller']:.1f}×")
+        for record in read(PACKED)["files"]
+    ]
+    return table(("ResNet-18 for CIFAR-10, whole file", "bytes", "smaller"), rows)
+
+
+def packed_linear() -> str:
+    """Microseconds per layer, and how many times faster than torch in float32."""
+    content = read(PACKED)
+    cases = list(dict.fromkeys((r["outputs"], r["inputs"], r["batch"]) for r in content["linear"]))
+    found = {(r["engine"], (r["outputs"], r["inputs"], r["batch"])): r for r in content["linear"]}
+    rows = []
+    for engine in dict.fromkeys(r["engine"] for r in content["linear"]):
+        cells = [_time_and_ratio(found, engine, case, "torch float32") for case in cases]
+        rows.append((engine, *cells, f"{found[engine, cases[0]]['error']:.0e}"))
+    headings = [f"{outputs} × {inputs}, batch {batch}" for outputs, inputs, batch in cases]
+    shown = table(("outputs × inputs", *headings, "error"), rows)
+    return shown + _machine_line(content, "Weights are not in a cache: many layers take turns.")
+
+
+def packed_network() -> str:
+    """Convolutions one by one, and the whole network."""
+    content = read(PACKED)
+    base = content["convolutions"][0]["seconds"]
+    rows = [
+        (r["engine"], f"{1e3 * r['seconds']:.2f} ms", f"{base / r['seconds']:.1f}×")
+        for r in content["convolutions"]
+    ]
+    convolutions = table(("all convolutions of ResNet-18, batch 1", "time", "faster"), rows)
+    bases = {
+        r["weights"]: r["seconds"] for r in content["network"] if r["engine"].startswith("torch")
+    }
+    rows = [
+        (
+            f"{r['weights']}: {r['engine']}",
+            f"{1e3 * r['seconds']:.2f} ms",
+            f"{bases[r['weights']] / r['seconds']:.1f}×",
+            f"{r['error']:.0e}",
+        )
+        for r in content["network"]
+    ]
+    network = table(("ResNet-18 as a whole, batch 1", "time", "faster", "output error"), rows)
+    line = _machine_line(content, "Errors are relative to float64, in the Euclidean norm.")
+    return f"{convolutions}\n\n{network}{line}"
+
+
+def packed_memory() -> str:
+    """Peak memory in processes of their own."""
+    rows = [
+        (r["weights"], f"{r['loaded_mb']:,.0f} MB", f"{r['run_mb']:,.0f} MB")
+        for r in read(PACKED)["memory"]
+    ]
+    return table(("8 Linear layers of 4096 × 4096", "peak, loaded", "peak, loaded and run"), rows)
+
+
+def packed_gpu() -> str:
+    """Times inside CUDA graphs, and the share of the bandwidth floor."""
+    if not PACKED_GPU.is_file():
+        return "Not measured yet."
+    content = read(PACKED_GPU)
+    rows = [_gpu_row(record) for record in content["records"]]
+    headings = ("outputs × inputs", "bits", "batch", "packed", "torch bf16", "faster", "of floor")
+    machine = content["environment"]
+    line = (
+        f"{machine['device']}, torch {machine['torch']}: device time inside a CUDA graph that goes "
+        f"through copies of the weights, {content['copied_bytes'] >> 20} MiB or more in all, so "
+        f"that none is in the cache. The floor is what must be read and written at "
+        f"{content['bytes_per_second'] / 1e12:.2f} TB/s, measured by reading 1 GiB. Errors are "
+        f"the largest over the largest output; outputs are rounded to bfloat16."
+    )
+    return f"{table((*headings, 'error'), rows)}\n\n{line}"
+
+
+def packed_fuzz() -> str:
+    """What became of the mutated files."""
+    content = read(FUZZ)
+    outcomes = list(dict.fromkeys(o for kind in content["kinds"].values() for o in kind))
+    rows = [
+        (kind, *(f"{counts.get(outcome, 0):,}" for outcome in outcomes))
+        for kind, counts in content["kinds"].items()
+    ]
+    return table(("mutation", *outcomes), rows)
+
+
+def _gpu_row(record: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        f"{record['outputs']} × {record['inputs']}",
+        str(record["bits"]),
+        str(record["batch"]),
+        f"{record['microseconds']:.1f} µs",
+        f"{record['torch_bf16_microseconds']:.1f} µs",
+        f"{record['torch_over_ours']:.1f}×",
+        f"{100 * record['share_of_floor']:.0f} %",
+        f"{record['max_relative_error']:.0e}",
+    )
+
+
+def _time_and_ratio(found: dict[Any, Any], engine: str, case: Any, base: str) -> str:
+    seconds = found[engine, case]["seconds"]
+    return f"{1e6 * seconds:,.0f} µs ({found[base, case]['seconds'] / seconds:.1f}×)"
+
+
+def _machine_line(content: dict[str, Any], remark: str) -> str:
+    machine = content["machine"]
+    return (
+        f"\n\n{machine['cpu']}, {machine['threads']} threads, torch {machine['torch']}, kernels "
+        f"{content['native']}; medians of interleaved repetitions, ratios to torch float32. "
+        f"{remark}"
+    )
+
+
+SECTIONS = {
+    "packed-files": packed_files,
+    "packed-linear": packed_linear,
+    "packed-network": packed_network,
+    "packed-memory": packed_memory,
+    "packed-gpu": packed_gpu,
+    "packed-fuzz": packed_fuzz,
+}
