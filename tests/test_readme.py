@@ -9,19 +9,16 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "CONTRIBUTING.md"]
 
 
-def blocks():
-    for page in PAGES:
-        text = page.read_text()
-        for number, code in enumerate(re.findall(r"```python\n(.*?)```", text, re.DOTALL)):
-            yield pytest.param(code, id=f"{page.name}-{number}")
+def code_of(page):
+    """All Python of a page: a block may go on where the one before it ended."""
+    return "".join(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
 
 
-@pytest.mark.parametrize("code", list(blocks()))
-def test_python_block_runs(code, tmp_path, monkeypatch):
+@pytest.mark.parametrize("page", [p for p in PAGES if code_of(p)], ids=lambda page: page.name)
+def test_python_of_the_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    compile(code, "<page>", "exec")
     namespace = {}
-    exec(code, namespace)
+    exec(compile(code_of(page), page.name, "exec"), namespace)
     assert namespace
 
 

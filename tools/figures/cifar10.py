@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from figures.common import RESULTS
-
 from binaryrelax.lab.report.collection import collect_runs
 from binaryrelax.lab.report.grid_table import grid_markdown
 from binaryrelax.lab.report.grids import by_recipe, paper_grids
 from binaryrelax.lab.report.results_words import markdown_note
+from figures.common import RESULTS
 
 
 def cifar10() -> str:
