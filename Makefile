@@ -44,7 +44,8 @@ $(VENV)/.installed: pyproject.toml constraints.txt | python-is-there
 $(VENV)/.native: $(VENV)/.installed $(wildcard native/src/* native/CMakeLists.txt native/pyproject.toml)
 	@if ! command -v $${CXX:-c++} >/dev/null; then \
 	  echo "no C++ compiler found: packed networks will run without the fast CPU kernels"; \
-	elif ! $(BIN)/pip install --quiet --disable-pip-version-check ./native; then \
+	elif ! PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
+	  $(BIN)/pip install --quiet --disable-pip-version-check ./native; then \
 	  echo "binaryrelax-native could not be built: packed networks will run without the fast CPU kernels"; \
 	fi
 	touch $@

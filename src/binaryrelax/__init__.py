@@ -29,6 +29,7 @@ from binaryrelax.packed import (
     load_packed as load_packed,
     pack as pack,
     save_packed as save_packed,
+    set_kernel_threads as set_kernel_threads,
     set_mode as set_mode,
 )
 from binaryrelax.quantizers import (

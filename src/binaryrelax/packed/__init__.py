@@ -10,6 +10,7 @@ from binaryrelax.packed.checkpoint import (
     save_packed as save_packed,
 )
 from binaryrelax.packed.conversion import pack as pack
+from binaryrelax.packed.engines import set_kernel_threads as set_kernel_threads
 from binaryrelax.packed.export import (
     export_onnx as export_onnx,
     export_openvino as export_openvino,

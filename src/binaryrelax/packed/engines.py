@@ -17,12 +17,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from binaryrelax.packed.weights import BINARY, TERNARY, PackedWeight
+from binaryrelax.packed.weights import BINARY, TERNARY, PackedWeight, WeightFormat
 from binaryrelax.quantizers import PerGroup
 
 Product = Callable[[Tensor, Tensor | None, bool], Tensor]  # (x, bias, fast) -> output
 _TRITON_DTYPES = (torch.bfloat16, torch.float16)
 _allowed = True
+_kernel_threads: int | None = None
 
 
 @cache
@@ -32,6 +33,23 @@ def native() -> ModuleType | None:
         return importlib.import_module("binaryrelax_native")
     except ModuleNotFoundError:
         return None
+
+
+def set_kernel_threads(count: int | None) -> None:
+    """How many threads the C++ kernels use; None means as many as torch.
+
+    torch's own threads go on spinning for about a millisecond after each operation, on the cores
+    that the kernels want. Small batches are fastest with ``torch.set_num_threads(1)`` and all
+    cores for the kernels.
+    """
+    global _kernel_threads
+    if count is not None and count < 1:
+        raise ValueError(f"set_kernel_threads({count}): there must be at least one thread")
+    _kernel_threads = count
+
+
+def _num_threads() -> int:
+    return _kernel_threads or torch.get_num_threads()
 
 
 @contextmanager
@@ -45,13 +63,18 @@ def torch_only() -> Iterator[None]:
         _allowed = before
 
 
-def engine_name(weight: PackedWeight, x: Tensor) -> str:
-    """Which engine multiplies this weight with this input: "native", "triton" or "torch"."""
-    if not _allowed or not _has_kernels(weight) or _torch_must_see(x):
+def has_kernels(form: WeightFormat) -> bool:
+    """Whether there are engines besides torch for such weights."""
+    return form.codebook in (BINARY, TERNARY) and not isinstance(form.granularity, PerGroup)
+
+
+def engine_name(x: Tensor, bias: Tensor | None) -> str:
+    """Which engine multiplies a weight that has kernels with x: "native", "triton" or "torch"."""
+    if not _allowed or _torch_must_see(x, bias):
         return "torch"
-    if x.device.type == "cpu" and x.dtype == torch.float32 and native() is not None:
+    if x.is_cpu and x.dtype == torch.float32 and native() is not None:
         return "native"
-    if x.device.type == "cuda" and x.dtype in _TRITON_DTYPES and _has_triton():
+    if x.is_cuda and x.dtype in _TRITON_DTYPES and _has_triton():
         return "triton"
     return "torch"
 
@@ -61,18 +84,14 @@ def _has_triton() -> bool:
     return find_spec("triton") is not None
 
 
-def _has_kernels(weight: PackedWeight) -> bool:
-    form = weight.format
-    return form.codebook in (BINARY, TERNARY) and not isinstance(form.granularity, PerGroup)
-
-
-def _torch_must_see(x: Tensor) -> bool:
+def _torch_must_see(x: Tensor, bias: Tensor | None) -> bool:
     """Whether gradients, autocast, torch.func or a tracer need the product as torch operations."""
+    has_gradient = x.requires_grad or (bias is not None and bias.requires_grad)
     return (
-        (x.requires_grad and torch.is_grad_enabled())
+        (has_gradient and torch.is_grad_enabled())
         or torch._C._are_functorch_transforms_active()  # vmap, jacfwd: x is not what it seems
         or type(x) not in (Tensor, torch.nn.Parameter)  # a subclass has operations of its own
-        or torch.is_autocast_enabled(x.device.type)
+        or torch.is_autocast_enabled("cpu" if x.is_cpu else x.device.type)
         or torch.compiler.is_compiling()
         or torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
     )
@@ -88,10 +107,11 @@ def native_linear(weight: PackedWeight) -> Product:
             raise ValueError(
                 f"PackedLinear: input of shape {tuple(x.shape)}, not (..., {form.row_length})"
             )
-        rows = x.detach().reshape(-1, form.row_length).contiguous()
-        y = rows.new_empty(len(rows), form.num_rows)
-        matrix.multiply(rows, y, _plain(bias), fast, torch.get_num_threads())
-        return y.reshape(*x.shape[:-1], form.num_rows)
+        rows = x if x.dim() == 2 else x.reshape(-1, form.row_length)
+        y = torch.empty(len(rows), form.num_rows)
+        rows, threads = rows.contiguous(), _num_threads()
+        matrix.multiply(_array(rows), y.numpy(), _array(bias), fast, threads)
+        return y if x.dim() == 2 else y.reshape(*x.shape[:-1], form.num_rows)
 
     return product
 
@@ -106,11 +126,10 @@ def native_convolution(weight: PackedWeight, geometry: dict[str, Any]) -> Produc
     def product(x: Tensor, bias: Tensor | None, fast: bool) -> Tensor:
         if x.dim() == 3:
             return product(x.unsqueeze(0), bias, fast).squeeze(0)
-        images = x.detach().contiguous(memory_format=torch.channels_last)
-        height, width = filters.output_size(*images.shape[-2:])
-        y = images.new_empty(len(images), height, width, form.num_rows)
-        threads = torch.get_num_threads()
-        filters.convolve(images.permute(0, 2, 3, 1), y, _plain(bias), fast, threads)
+        images = x.contiguous(memory_format=torch.channels_last).permute(0, 2, 3, 1)
+        height, width = filters.output_size(images.shape[1], images.shape[2])
+        y = torch.empty(len(images), height, width, form.num_rows)
+        filters.convolve(_array(images), y.numpy(), _array(bias), fast, _num_threads())
         return y.permute(0, 3, 1, 2)
 
     return product
@@ -125,8 +144,11 @@ def triton_linear(weight: PackedWeight) -> Product:
     return lambda x, bias, fast: matrix.multiply(x.detach(), bias)
 
 
-def _plain(bias: Tensor | None) -> Tensor | None:
-    return None if bias is None else bias.detach().float()
+def _array(tensor: Tensor | None) -> Any:
+    """For numpy arrays, a call of the C++ kernels takes a tenth of the time that tensors take."""
+    if tensor is None:
+        return None
+    return (tensor.detach() if tensor.requires_grad else tensor).float().numpy()
 
 
 def _native_or_fail() -> ModuleType:

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from binaryrelax.packed.engines import (
     Product,
     engine_name,
+    has_kernels,
     native_convolution,
     native_linear,
     triton_linear,
@@ -36,6 +37,7 @@ class PackedLayer(nn.Module):
     PLAIN: ClassVar[type[nn.Module]]  # the layer whose place it takes
     codes: Tensor
     scale: Tensor
+    bias: nn.Parameter | None
 
     def __init__(self, layer: nn.Module, weight: PackedWeight, bias: Tensor | None) -> None:
         super().__init__()
@@ -44,8 +46,10 @@ class PackedLayer(nn.Module):
         self.format: WeightFormat = weight.format
         self.register_buffer("codes", weight.codes)
         self.register_buffer("scale", weight.scale)
-        self.bias = None if bias is None else nn.Parameter(bias.detach(), requires_grad=False)
+        fixed = None if bias is None else nn.Parameter(bias.detach(), requires_grad=False)
+        self.register_parameter("bias", fixed)
         self.mode = "exact"
+        self._has_kernels = has_kernels(weight.format)
         self._products: dict[str, _Made] = {}  # what the engines have re-tiled
 
     @property
@@ -75,14 +79,15 @@ class PackedLayer(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The layer's output, by the fastest engine that takes this input."""
-        trains = self.bias is not None and self.bias.requires_grad and torch.is_grad_enabled()
-        product = self._product("torch" if trains else engine_name(self.packed_weight, x))
+        bias = self._parameters["bias"]  # not self.bias, which takes a microsecond to look up
+        product = self._product(engine_name(x, bias)) if self._has_kernels else None
         if product is not None:
-            return product(x, self.bias, self.mode == "fast")
+            return product(x, bias, self._mode == "fast")
         # A weight converted to whole numbers would be another one: torch refuses such inputs.
         dtype = x.dtype if x.is_floating_point() else self.scale.dtype
-        bias = None if self.bias is None else self.bias.to(dtype)
-        return self.float_product(x, self.weight.to(dtype), bias)
+        return self.float_product(
+            x, self.weight.to(dtype), None if bias is None else bias.to(dtype)
+        )
 
     @abstractmethod
     def float_product(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -97,10 +102,10 @@ class PackedLayer(nn.Module):
         if engine == "torch":
             return None
         made = self._products.get(engine)
-        if made is None or not made.is_of(self.codes, self.scale):
-            made = self._products[engine] = _Made(
-                self.make_product(engine), (self.codes, self.scale)
-            )
+        codes, scale = self._buffers["codes"], self._buffers["scale"]
+        assert codes is not None and scale is not None
+        if made is None or not made.is_of(codes, scale):
+            made = self._products[engine] = _Made(self.make_product(engine), codes, scale)
         return made.product
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> PackedLayer:
@@ -248,15 +253,16 @@ def _padding_sides(layer: Any) -> list[tuple[int, int]]:
 class _Made:
     """A product, and the tensors that it was made from as they were."""
 
-    def __init__(self, product: Product | None, made_from: tuple[Tensor, ...]) -> None:
-        self.product, self.made_from = product, made_from
-        self.versions = [_version(tensor) for tensor in made_from]
+    def __init__(self, product: Product | None, codes: Tensor, scale: Tensor) -> None:
+        self.product, self.codes, self.scale = product, codes, scale
+        self.versions = _version(codes), _version(scale)
 
-    def is_of(self, *tensors: Tensor) -> bool:
-        """Whether it was made from these tensors, and none has been written to since."""
-        return all(a is b for a, b in zip(tensors, self.made_from, strict=True)) and all(
-            _version(tensor) == version
-            for tensor, version in zip(tensors, self.versions, strict=True)
+    def is_of(self, codes: Tensor, scale: Tensor) -> bool:
+        """Whether it was made from these tensors, and neither has been written to since."""
+        return (
+            codes is self.codes
+            and scale is self.scale
+            and self.versions == (_version(codes), _version(scale))
         )
 
 

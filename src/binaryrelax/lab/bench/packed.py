@@ -10,27 +10,45 @@ ONNX Runtime and OpenVINO run what `binaryrelax.packed.export` has written, and 
 are installed: pip install 'binaryrelax[onnx,openvino]'.
 """
 
+import copy
 import math
+import os
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from binaryrelax import Binary, Quantizer, Ternary, pack, save_packed, select_weights, set_mode
+from binaryrelax import (
+    Binary,
+    PackedLinear,
+    Quantizer,
+    Ternary,
+    pack,
+    save_packed,
+    select_weights,
+    set_kernel_threads,
+    set_mode,
+)
 from binaryrelax.lab.bench.packed_memory import measure_memory
 from binaryrelax.lab.bench.packed_rivals import float_rivals, packed_rivals
-from binaryrelax.lab.bench.timing import Say, describe_cpu, interleaved
+from binaryrelax.lab.bench.timing import Say, describe_cpu, interleaved_apart
 from binaryrelax.lab.models import build_network
 from binaryrelax.packed.engines import native
 
 SETS: dict[str, Quantizer] = {"1 bit": Binary(), "2 bits": Ternary()}
+Run = Callable[[Tensor], Any]
 MODES = ("exact", "fast")
-OUT_OF_CACHE = 320 << 20  # bytes; more than the last-level cache of the machines at hand
+# torch's bfloat16 products use AMX where a CPU claims to have it, and die of an illegal instruction
+# on virtual machines that do not let it through.
+WITHOUT_AMX = ("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
+OUT_OF_CACHE = 400 << 20  # bytes; more than the last-level cache of the machines at hand
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,19 +57,26 @@ class Effort:
 
     linear: tuple[tuple[int, int], ...] = ((4096, 4096), (4096, 11008))  # outputs, inputs
     batches: tuple[int, ...] = (1, 64)
-    repetitions: int = 9
+    repetitions: int = 7
     bytes_in_turn: int = OUT_OF_CACHE
     threads: int = 2
     memory_layers: int = 8
+    memory_width: int = 4096
     rivals: bool = True
 
 
 class InTurn(nn.Module):
-    """Layers of the same shape, each applied to the same input."""
+    """Layers applied to the same input: no weight is in a cache when its turn comes.
 
-    def __init__(self, make: Callable[[], nn.Module], count: int) -> None:
+    Each is the one before with its rows moved by one: equal weights would be stored once by some.
+    """
+
+    def __init__(self, layer: nn.Module, count: int) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(make() for _ in range(count))
+        self.layers = nn.ModuleList(copy.deepcopy(layer) for _ in range(count))
+        for number, other in enumerate(self.layers):
+            rows = other.codes if isinstance(other, PackedLinear) else other.weight
+            rows.data = rows.data.roll(number, 0)
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         return tuple(layer(x) for layer in self.layers)
@@ -60,6 +85,7 @@ class InTurn(nn.Module):
 def bench_packed(say: Say, effort: Effort | None = None) -> dict[str, Any]:
     """All measurements, as the content of ``packed.json``."""
     effort = effort or Effort()
+    os.environ.setdefault(*WITHOUT_AMX)
     before = torch.get_num_threads()
     torch.set_num_threads(effort.threads)
     module = native()
@@ -71,11 +97,12 @@ def bench_packed(say: Say, effort: Effort | None = None) -> dict[str, Any]:
     say(f"machine: {report['machine']}, native kernels: {report['native']}")
     try:
         with torch.inference_mode():
+            report["layer_call_seconds"] = _measure_call()
             report["linear"] = list(_measure_linear(say, effort))
             report["convolutions"] = _measure_convolutions(say, effort)
             report["network"] = _measure_network(say, effort)
             report["files"] = _measure_files()
-        report["memory"] = measure_memory(effort.memory_layers)
+        report["memory"] = measure_memory(effort.memory_layers, effort.memory_width)
     finally:
         torch.set_num_threads(before)
     for part in ("files", "memory"):
@@ -92,7 +119,7 @@ def _measure_linear(say: Say, effort: Effort) -> Iterator[dict[str, Any]]:
             x = torch.randn(batch, inputs, generator=torch.Generator().manual_seed(1))
             calls = {name: _bound(side.run, x) for name, side in sides.items()}
             errors = {name: side.error(x) for name, side in sides.items()}
-            seconds = interleaved(calls, effort.repetitions if batch == 1 else 3)
+            seconds = interleaved_apart(calls, effort.repetitions)
             for name, side in sides.items():
                 record = {
                     "outputs": outputs,
@@ -110,7 +137,7 @@ def _measure_linear(say: Say, effort: Effort) -> Iterator[dict[str, Any]]:
 class _Side:
     """One way to compute `count` layers, and the weight of the first to check it with."""
 
-    run: Callable[[Tensor], Any]
+    run: Run
     count: int
     weight: Tensor
 
@@ -122,31 +149,57 @@ class _Side:
 
 
 def _linear_sides(outputs: int, inputs: int, effort: Effort) -> dict[str, _Side]:
-    weights = outputs * inputs
-    floats = _stack(outputs, inputs, _copies(4 * weights, effort))
-    halves = _stack(outputs, inputs, _copies(2 * weights, effort)).bfloat16()
-    first, rounded = floats.layers[0].weight, halves.layers[0].weight
-    count = len(floats.layers)
+    weights, layer = outputs * inputs, _linear(outputs, inputs)
+    floats = InTurn(layer, _copies(4 * weights, effort))
+    halves = InTurn(copy.deepcopy(layer).bfloat16(), _copies(2 * weights, effort))
+    rounded = halves.layers[0].weight.float()
     sides = {
-        "torch float32": _Side(floats, count, first),
-        "torch bfloat16": _Side(
-            lambda x: halves(x.bfloat16()), len(halves.layers), rounded.float()
-        ),
+        "torch float32": _Side(floats, len(floats.layers), layer.weight),
+        "torch bfloat16": _Side(lambda x: halves(x.bfloat16()), len(halves.layers), rounded),
     }
     x = torch.zeros(2, inputs)
     if effort.rivals:
         for name, run in float_rivals(floats, x).items():
-            sides[f"{name} float32"] = _Side(run, count, first)
+            sides[f"{name} float32"] = _Side(run, len(floats.layers), layer.weight)
     for title, quantizer in SETS.items():
         count = _copies(weights * quantizer.bits // 8, effort)
-        model = _packed(_stack(outputs, inputs, count), quantizer)
-        weight = model.layers[0].weight
-        for mode in MODES:
-            sides[f"{title}, {mode}"] = _Side(_in_mode(model, mode), count, weight)
+        packed = _packed_linear(layer, quantizer)
+        for mode, run in _kernels_in_turn(packed, count).items():
+            sides[f"{title}, {mode}"] = _Side(run, count, packed.weight)
         if effort.rivals and title == "2 bits":
-            for name, run in packed_rivals(model, x).items():
-                sides[f"{name} 2 bits"] = _Side(run, count, weight)
+            for name, run in packed_rivals(InTurn(packed, count), x).items():
+                sides[f"{name} 2 bits"] = _Side(run, count, packed.weight)
     return sides
+
+
+def _kernels_in_turn(packed: PackedLinear, count: int) -> dict[str, Run]:
+    """The C++ kernels by themselves, as the other run times have no Python between layers either.
+
+    What a PyTorch layer around them adds is measured apart; without them, torch unpacks.
+    """
+    module = native()
+    if module is None:
+        return {"exact": InTurn(packed, count)}
+    form, threads = packed.format, torch.get_num_threads()
+    codes, scale = packed.codes.numpy(), packed.scale.numpy()
+    matrices = [module.PackedMatrix(codes, scale, form.row_length, form.bits) for _ in range(count)]
+
+    def run(x: Tensor, *, fast: bool) -> list[np.ndarray]:
+        outputs = []
+        for matrix in matrices:
+            y = np.empty((len(x), form.num_rows), np.float32)
+            matrix.multiply(x.numpy(), y, None, fast, threads)
+            outputs.append(y)
+        return outputs
+
+    return {"exact": partial(run, fast=False), "fast": partial(run, fast=True)}
+
+
+def _measure_call() -> float:
+    """Seconds that a call of a packed layer takes around the kernel: a tiny one, nothing to do."""
+    layer = _packed_linear(_linear(16, 16), Binary())
+    x = torch.zeros(1, 16)
+    return interleaved_apart({"call": _bound(layer, x)}, 3)["call"]
 
 
 def _measure_convolutions(say: Say, effort: Effort) -> list[dict[str, Any]]:
@@ -160,7 +213,7 @@ def _measure_convolutions(say: Say, effort: Effort) -> list[dict[str, Any]]:
             for layer, _ in packed:
                 layer.mode = mode
             sides[f"{title}, {mode}"] = _bound(_run_all, packed)
-    seconds = interleaved(sides, 3 * effort.repetitions)
+    seconds = interleaved_apart(sides, effort.repetitions)
     records = [{"engine": name, "seconds": seconds[name]} for name in sides]
     for record in records:
         say(f"  convolutions of ResNet-18: {_told(record)}")
@@ -179,12 +232,12 @@ def _measure_network(say: Say, effort: Effort) -> list[dict[str, Any]]:
         sides = {"torch float32, channels_last": _bound(float_network, last)}
         packed = _packed_resnet(quantizer, fold=True)
         for mode in MODES:
-            sides[f"packed, {mode}"] = _bound(_in_mode(packed, mode), last)
+            sides[f"packed, {mode}"] = _bound(_kernels_alone(_in_mode(packed, mode), effort), last)
         if effort.rivals:
-            for name, run in float_rivals(float_network, x).items():
+            for name, run in float_rivals(float_network, torch.cat([x, x])).items():
                 sides[f"{name} float32"] = _bound(run, x)
         errors = {name: _error_of(call(), exact) for name, call in sides.items()}
-        seconds = interleaved(sides, 3 * effort.repetitions)
+        seconds = interleaved_apart(sides, effort.repetitions)
         for name in sides:
             record = {
                 "weights": title,
@@ -257,18 +310,19 @@ def _run_all(layers: list[tuple[nn.Module, Tensor]]) -> None:
         layer(x)
 
 
-def _stack(outputs: int, inputs: int, count: int) -> InTurn:
+def _linear(outputs: int, inputs: int) -> nn.Linear:
     with torch.random.fork_rng(), torch.inference_mode(False):
         torch.manual_seed(0)
-        return InTurn(lambda: nn.Linear(inputs, outputs, bias=False), count).eval()
+        return nn.Linear(inputs, outputs, bias=False).eval()
 
 
-def _packed(model: InTurn, quantizer: Quantizer) -> InTurn:
+def _packed_linear(layer: nn.Linear, quantizer: Quantizer) -> PackedLinear:
     with torch.inference_mode(False):
+        model = nn.Sequential(copy.deepcopy(layer))
         weights = select_weights(model, quantizer)
         for weight in weights:
             weight.data = quantizer.project(weight.data)
-        return pack(model, weights)
+        return pack(model, weights)[0]
 
 
 def _copies(num_bytes: int, effort: Effort) -> int:
@@ -281,6 +335,19 @@ def _in_mode(model: nn.Module, mode: str) -> Callable[[Tensor], Any]:
         return model(x)
 
     return run
+
+
+def _kernels_alone(run: Callable[[Tensor], Any], effort: Effort) -> Callable[[Tensor], Any]:
+    """With all threads for the kernels and one for torch, as `set_kernel_threads` advises."""
+
+    def with_threads(x: Tensor) -> Any:
+        set_kernel_threads(effort.threads)
+        torch.set_num_threads(1)
+        result = run(x)
+        torch.set_num_threads(effort.threads)
+        return result
+
+    return with_threads
 
 
 def _bound(run: Callable[[Any], Any], x: Any) -> Callable[[], Any]:

@@ -15,11 +15,10 @@ from torch import nn
 from binaryrelax import Binary, Quantizer, Ternary, load_packed, pack, save_packed, select_weights
 from binaryrelax.packed.engines import torch_only
 
-WIDTH = 4096
 SETS: dict[str, Quantizer] = {"1 bit": Binary(), "2 bits": Ternary()}
 
 
-def measure_memory(num_layers: int, width: int = WIDTH) -> list[dict[str, Any]]:
+def measure_memory(num_layers: int, width: int) -> list[dict[str, Any]]:
     """One record per way to hold `num_layers` Linear layers: megabytes to load and to run them."""
     records = []
     with tempfile.TemporaryDirectory() as folder:

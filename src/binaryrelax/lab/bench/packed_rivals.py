@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from binaryrelax.packed.export.tracing import without_remarks
+
 Run = Callable[[Tensor], Any]
 
 
@@ -52,9 +54,10 @@ def packed_rivals(model: nn.Module, example: Tensor) -> dict[str, Run]:
 
 def _export_float(model: nn.Module, example: Tensor, path: Path) -> None:
     batch = torch.export.Dim("batch")
-    torch.onnx.export(
-        model, (example,), path, dynamo=True, dynamic_shapes=({0: batch},), verbose=False
-    )
+    with without_remarks():
+        torch.onnx.export(
+            model.eval(), (example,), path, dynamo=True, dynamic_shapes=({0: batch},), verbose=False
+        )
 
 
 def _onnx_runtime(path: Path) -> Run:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+QUIET_SECONDS, SHORTEST_SECONDS = 0.25, 0.1
 Say = Callable[[str], None]
 Result = TypeVar("Result")
 
@@ -47,10 +48,38 @@ def interleaved(methods: dict[str, Callable[[], object]], repetitions: int) -> d
 
     A machine that is busy for a while then slows all methods alike.
     """
+    return _medians(methods, repetitions, lambda method: timed(method)[1])
+
+
+def interleaved_apart(
+    methods: dict[str, Callable[[], object]], repetitions: int
+) -> dict[str, float]:
+    """The same for libraries whose threads go on spinning after their work.
+
+    Before each measurement all is quiet for a moment, and it takes a tenth of a second or more.
+    """
+
+    def seconds(method: Callable[[], object]) -> float:
+        time.sleep(QUIET_SECONDS)
+        method()
+        calls, begin = 0, time.perf_counter()
+        while time.perf_counter() < begin + SHORTEST_SECONDS:
+            method()
+            calls += 1
+        return (time.perf_counter() - begin) / calls
+
+    return _medians(methods, repetitions, seconds)
+
+
+def _medians(
+    methods: dict[str, Callable[[], object]],
+    repetitions: int,
+    seconds: Callable[[Callable[[], object]], float],
+) -> dict[str, float]:
     times: dict[str, list[float]] = {name: [] for name in methods}
     for _ in range(repetitions):
         for name, method in methods.items():
-            times[name].append(timed(method)[1])
+            times[name].append(seconds(method))
     return {name: statistics.median(values) for name, values in times.items()}
 
 

@@ -111,7 +111,7 @@ def _export(
     unread = tuple(torch.empty(w.weight.format.shape, dtype=w.dtype) for w in weights)
     batch = torch.export.Dim("batch")
     try:
-        with _quiet():
+        with without_remarks():
             program = torch.onnx.export(
                 whole,
                 (examples, unread),
@@ -220,7 +220,7 @@ def _numbered(name: str, count: int) -> list[str]:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def without_remarks() -> Iterator[None]:
     """Keeps the exporter's remarks on itself and on what is not installed from the user."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level

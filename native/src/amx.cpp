@@ -1,0 +1,115 @@
+// Fast mode with AMX: a tile instruction multiplies 16 rows of 64 bytes with 64 x 16 weights.
+//
+// The tiles' registers belong to the whole CPU core and make a switch between programs dearer; they are given
+// back after every call.
+#include "x86.hpp"
+
+namespace binaryrelax {
+namespace amx {
+namespace {
+
+constexpr int TILE_ROWS = 16;
+constexpr int TILE_BYTES = 64;  // of a row
+constexpr int TILE_QUADS = TILE_BYTES / 4;
+
+struct alignas(64) TileConfig {
+    uint8_t palette = 1;
+    uint8_t start_row = 0;
+    uint8_t reserved[14] = {};
+    uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+    uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+
+// Tiles 0 to 3 hold sums of [upper or lower rows][first or second set], 4 and 5 rows, 6 and 7 weights.
+template <bool TWO_ROWS, bool TWO_SETS>
+void multiply(const RowsJob& job, int first_row, int first_set) {
+    const int64_t weights_stride = job.sets * LANES * 4, totals_stride = PANEL * 4;
+    const uint8_t* rows = job.rows + first_row * job.row_stride;
+    const int8_t* weights = job.panel + first_set * LANES * 4;
+    int32_t* totals = job.totals + first_row * PANEL + first_set * LANES;
+    _tile_loadd(0, totals, totals_stride);
+    if (TWO_SETS) _tile_loadd(1, totals + LANES, totals_stride);
+    if (TWO_ROWS) _tile_loadd(2, totals + TILE_ROWS * PANEL, totals_stride);
+    if (TWO_ROWS && TWO_SETS) _tile_loadd(3, totals + TILE_ROWS * PANEL + LANES, totals_stride);
+    for (int64_t quad = 0; quad < job.quads; quad += TILE_QUADS) {
+        _tile_loadd(4, rows + quad * 4, job.row_stride);
+        _tile_loadd(6, weights + quad * weights_stride, weights_stride);
+        _tile_dpbusd(0, 4, 6);
+        if (TWO_SETS) {
+            _tile_loadd(7, weights + quad * weights_stride + LANES * 4, weights_stride);
+            _tile_dpbusd(1, 4, 7);
+        }
+        if (TWO_ROWS) {
+            _tile_loadd(5, rows + TILE_ROWS * job.row_stride + quad * 4, job.row_stride);
+            _tile_dpbusd(2, 5, 6);
+        }
+        if (TWO_ROWS && TWO_SETS) _tile_dpbusd(3, 5, 7);
+    }
+    _tile_stored(0, totals, totals_stride);
+    if (TWO_SETS) _tile_stored(1, totals + LANES, totals_stride);
+    if (TWO_ROWS) _tile_stored(2, totals + TILE_ROWS * PANEL, totals_stride);
+    if (TWO_ROWS && TWO_SETS) _tile_stored(3, totals + TILE_ROWS * PANEL + LANES, totals_stride);
+}
+
+void multiply_rows(const RowsJob& job, int first_row, bool two_rows) {
+    for (int set = 0; set < job.sets; set += 2) {
+        if (set + 1 < job.sets) {
+            two_rows ? multiply<true, true>(job, first_row, set) : multiply<false, true>(job, first_row, set);
+        } else {
+            two_rows ? multiply<true, false>(job, first_row, set) : multiply<false, false>(job, first_row, set);
+        }
+    }
+}
+
+// `vpmultishiftqb` fetches, for each byte, eight bits from any place of its 64: the places of the codes of quad
+// 0 in the two words there. For 1 bit one place lower, so that masking with 2 leaves 0 or 2.
+template <int BITS>
+inline __m512i places_of_codes() {
+    alignas(64) uint8_t places[64];
+    for (int i = 0; i < 64; ++i) places[i] = static_cast<uint8_t>((i % 8 / 4 * 32 + i % 4 * BITS + BITS - 2) & 63);
+    return _mm512_load_si512(places);
+}
+
+template <int BITS>
+void expand_codes(const uint32_t* words, int sets, int64_t quads, int8_t* panel) {
+    constexpr int QUADS_PER_WORD = 8 / BITS;
+    const __m512i first_places = places_of_codes<BITS>();
+    const __m512i mask = _mm512_set1_epi8(BITS == 1 ? 2 : 3), one = _mm512_set1_epi8(1);
+    for (int64_t quad = 0; quad < quads; quad += QUADS_PER_WORD, words += sets * LANES) {
+        const int count = static_cast<int>(quads - quad < QUADS_PER_WORD ? quads - quad : QUADS_PER_WORD);
+        for (int set = 0; set < sets; ++set) {
+            _mm_prefetch(words + WORDS_AHEAD + set * LANES, _MM_HINT_T0);
+            const __m512i codes = _mm512_loadu_si512(words + set * LANES);
+            __m512i places = first_places;
+            for (int i = 0; i < count; ++i) {
+                const __m512i bytes = _mm512_and_si512(_mm512_multishift_epi64_epi8(places, codes), mask);
+                _mm512_storeu_si512(panel + ((quad + i) * sets + set) * 4 * LANES, _mm512_sub_epi8(bytes, one));
+                places = _mm512_add_epi8(places, _mm512_set1_epi8(4 * BITS));
+            }
+        }
+    }
+}
+
+}  // namespace
+
+void expand(const uint32_t* words, int sets, int64_t quads, int bits, int8_t* panel) {
+    bits == 1 ? expand_codes<1>(words, sets, quads, panel) : expand_codes<2>(words, sets, quads, panel);
+}
+
+void dot_rows(const RowsJob& job) {
+    for (int row = 0; row < job.num_rows; ++row) {
+        for (int set = 0; set < job.sets; ++set) {
+            const __m512i correction = _mm512_loadu_si512(job.corrections + set * LANES);
+            _mm512_storeu_si512(job.totals + row * PANEL + set * LANES, correction);
+        }
+    }
+    const TileConfig config;
+    _tile_loadconfig(&config);
+    for (int row = 0; row < job.num_rows; row += 2 * TILE_ROWS) {
+        multiply_rows(job, row, row + TILE_ROWS < job.num_rows);
+    }
+    _tile_release();
+}
+
+}  // namespace amx
+}  // namespace binaryrelax

@@ -1,0 +1,80 @@
+#include "dispatch.hpp"
+
+#include <stdexcept>
+
+#ifdef BINARYRELAX_X86
+#include <cpuid.h>
+#ifdef __linux__
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+#include "x86.hpp"
+#endif
+
+namespace binaryrelax {
+namespace {
+
+#ifdef BINARYRELAX_X86
+const Kernels AVX2_KERNELS = {"avx2", avx2::build_tables, avx2::look_up, avx2::largest_magnitude,
+                              avx2::to_bytes, avx2::shuffle, avx2::dot_codes, avx2::expand,
+                              avx2::dot_bytes, nullptr, avx2::add_signed, avx2::add_signed,
+                              avx2::finish_exact, avx2::finish_fast};
+
+const Kernels AVX512_KERNELS = {"avx512_vnni", avx512::build_tables, avx512::look_up, avx512::largest_magnitude,
+                                avx512::to_bytes, avx512::shuffle, avx512::dot_codes, avx512::expand,
+                                avx512::dot_bytes, nullptr, avx512::add_signed, avx512::add_signed,
+                              avx512::finish_exact, avx512::finish_fast};
+
+const Kernels AMX_KERNELS = {"amx", avx512::build_tables, avx512::look_up, avx512::largest_magnitude,
+                             avx512::to_bytes, avx512::shuffle, avx512::dot_codes, amx::expand,
+                             avx512::dot_bytes, amx::dot_rows, avx512::add_signed, avx512::add_signed,
+                             avx512::finish_exact, avx512::finish_fast};
+
+// Linux lets a process use the tiles' large registers only after it has asked.
+bool may_use_tiles() {
+#ifdef __linux__
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    constexpr unsigned VBMI = 1u << 1, TILE = 1u << 24, INT8 = 1u << 25;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(c & VBMI) || !(d & TILE) || !(d & INT8)) return false;
+    constexpr long REQUEST_PERMISSION = 0x1023, TILE_DATA = 18;
+    return syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+#else
+    return false;
+#endif
+}
+#endif
+
+std::vector<const Kernels*> find_available() {
+    std::vector<const Kernels*> found{&PORTABLE_KERNELS};
+#ifdef BINARYRELAX_X86
+    __builtin_cpu_init();
+    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    if (avx2) found.push_back(&AVX2_KERNELS);
+    const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+                        __builtin_cpu_supports("avx512vnni");
+    if (avx2 && avx512) found.push_back(&AVX512_KERNELS);
+    if (avx2 && avx512 && may_use_tiles()) found.push_back(&AMX_KERNELS);
+#endif
+    return found;
+}
+
+}  // namespace
+
+const std::vector<const Kernels*>& available_kernels() {
+    static const std::vector<const Kernels*> kernels = find_available();
+    return kernels;
+}
+
+const Kernels& choose_kernels(const std::string& name) {
+    std::string names;
+    for (const Kernels* kernels : available_kernels()) {
+        if (name == kernels->name) return *kernels;
+        names += (names.empty() ? "" : ", ") + std::string(kernels->name);
+    }
+    if (name.empty()) return *available_kernels().back();
+    throw std::invalid_argument("instruction_set='" + name + "': this CPU runs " + names);
+}
+
+}  // namespace binaryrelax

@@ -1,0 +1,113 @@
+// The innermost loops, one set of them for each instruction set, and the layouts they agree on.
+//
+// The files that implement them are compiled for CPUs that the rest of the library may not run on. They
+// therefore use nothing from the standard library: an inline function compiled with their flags could be the
+// copy that the linker keeps for everybody.
+#pragma once
+
+#include <cstdint>
+
+namespace binaryrelax {
+
+constexpr int LANES = 16;               // outputs in a set: the lanes of a 512-bit register
+constexpr int MAX_SETS = 4;             // sets in a panel
+constexpr int PANEL = LANES * MAX_SETS; // outputs in a panel
+constexpr int MAX_PIXELS = 6;           // pixels (rows of a matrix) that a kernel takes at once
+constexpr int TABLE = 16;               // sums that a nibble of codes selects from
+constexpr int NIBBLES_PER_WORD = 8;
+
+// fp32 sums are moved into float64 totals after this many additions, which bounds their error.
+constexpr int NIBBLES_PER_FLUSH = 128;
+
+// Exact mode: totals[pixel][output of the panel] = sum over nibbles of table[nibble of the weights].
+struct LookUpJob {
+    const uint32_t* words;       // [word][set][lane]
+    int sets;
+    int64_t nibbles;
+    const float* const* pixels;  // where the tables of each pixel start
+    const int64_t* offsets;      // for each nibble: floats from there to its table
+    int num_pixels;              // 1 to MAX_PIXELS
+    double* totals;              // [num_pixels][PANEL], overwritten
+};
+
+// Fast mode for one row: totals[output] = sum over inputs of weight * x, weights expanded in registers.
+struct CodeJob {
+    const uint32_t* words;  // [word][set][lane]
+    int sets;
+    int64_t num_words;
+    int bits;
+    const int8_t* x;        // 32 / bits bytes for each word, shuffled by `shuffle`
+    int32_t x_sum;
+    int32_t* totals;        // [PANEL], overwritten
+};
+
+// Fast mode for many rows or pixels: weights already expanded to bytes.
+struct ByteJob {
+    const int8_t* panel;           // [quad][set][lane][4], values -1, 0, 1
+    int sets;
+    int64_t quads;
+    const uint8_t* const* pixels;  // activations, 128 meaning zero
+    const int64_t* offsets;        // for each quad: bytes from the pixel's start to its four activations
+    int num_pixels;                // 1 to MAX_PIXELS
+    const int32_t* corrections;    // [PANEL]: -128 times the sum of an output's weights
+    int32_t* totals;               // [num_pixels][PANEL], overwritten
+};
+
+// The same for rows that lie at equal distances, where an instruction set multiplies whole blocks of them.
+constexpr int ROW_BLOCK = 16;      // rows come in multiples of this
+constexpr int QUAD_BLOCK = 16;     // and quads too: weights beyond the last one are zeros
+constexpr int MAX_ROWS = 32;
+
+struct RowsJob {
+    const int8_t* panel;
+    int sets;
+    int64_t quads;               // a multiple of QUAD_BLOCK
+    const uint8_t* rows;
+    int64_t row_stride;
+    int num_rows;                // a multiple of ROW_BLOCK
+    const int32_t* corrections;
+    int32_t* totals;             // [num_rows][PANEL], overwritten
+};
+
+// y[pixel][output] = scale[output] * total[pixel][output] + bias[output]
+struct FinishJob {
+    int num_pixels;
+    int64_t outputs;        // of the panel
+    const float* scale;
+    const float* bias;      // or null
+    const float* x_scales;  // fast mode: what a unit of each pixel's bytes is worth
+    float* y;
+    int64_t y_stride;
+};
+
+struct Kernels {
+    const char* name;
+
+    // Tables for `inputs` activations and as many zeros as make a multiple of 4; 4 activations to a table for
+    // 1 bit, 2 for 2 bits.
+    void (*build_tables)(const float* x, int64_t inputs, int bits, float* tables);
+    void (*look_up)(const LookUpJob& job);
+
+    // The largest |x|, as the bits of a float: these order like the floats, infinities and NaNs on top.
+    uint32_t (*largest_magnitude)(const float* x, int64_t count);
+    // out = round(x * inverse) ^ flip; with flip = 128 the byte is the signed value plus 128.
+    void (*to_bytes)(const float* x, int64_t count, float inverse, uint8_t flip, uint8_t* out);
+    // The order in which `dot_codes` meets the activations of each word: input 4i + j of a word of 16 goes to
+    // place 4j + i (2 bits), input 8i + j of a word of 32 to place 4j + i (1 bit).
+    void (*shuffle)(const int8_t* x, int64_t num_words, int bits, int8_t* out);
+    void (*dot_codes)(const CodeJob& job);
+    void (*expand)(const uint32_t* words, int sets, int64_t quads, int bits, int8_t* panel);
+    void (*dot_bytes)(const ByteJob& job);
+    void (*dot_rows)(const RowsJob& job);  // null where there is nothing better than dot_bytes
+
+    // sums += weight * x, for weights -1, 0 and 1.
+    void (*add_signed_floats)(const float* x, const int8_t* weights, int64_t count, float* sums);
+    void (*add_signed_bytes)(const int8_t* x, const int8_t* weights, int64_t count, int32_t* sums);
+
+    void (*finish_exact)(const double* totals, const FinishJob& job);
+    void (*finish_fast)(const int32_t* totals, const FinishJob& job);
+};
+
+extern const Kernels PORTABLE_KERNELS;
+
+}  // namespace binaryrelax

@@ -1,0 +1,37 @@
+"""`binaryrelax bench packed`, made small: every part is measured, and right."""
+
+import json
+
+import pytest
+
+from binaryrelax.lab.bench.packed import Effort, bench_packed
+from binaryrelax.packed.engines import native
+
+SMALL = Effort(
+    linear=((64, 48),),
+    batches=(1, 3),
+    repetitions=1,
+    bytes_in_turn=1 << 15,
+    memory_layers=2,
+    memory_width=512,
+)
+
+
+@pytest.mark.slow
+def test_every_engine_computes_the_same_and_is_timed():
+    said = []
+    report = json.loads(json.dumps(bench_packed(said.append, SMALL)))
+    engines = {record["engine"] for record in report["linear"]}
+    assert {"torch float32", "1 bit, exact", "2 bits, exact"} <= engines
+    if native() is not None:
+        assert {"1 bit, fast", "2 bits, fast"} <= engines
+    for record in (*report["linear"], *report["network"]):
+        rounds = any(word in record["engine"] for word in ("fast", "Runtime 2", "VINO 2", "bfloat"))
+        assert record["seconds"] > 0
+        assert record["error"] < (0.05 if rounds else 1e-5), record
+    assert len(report["convolutions"]) == 5
+    by_name = {record["file"]: record["times_smaller"] for record in report["files"]}
+    assert by_name["1 bit, batch normalization folded"] > 30
+    assert by_name["2 bits, batch normalization folded"] > 19
+    assert len(report["memory"]) == 5
+    assert said
