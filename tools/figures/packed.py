@@ -174,7 +174,8 @@ def _machine_line(content: dict[str, Any], remark: str) -> str:
     machine = content["machine"]
     return (
         f"\n\n{machine['cpu']}, {machine['threads']} threads, torch {machine['torch']}, kernels "
-        f"{content['native']}; medians of interleaved repetitions, ratios to torch float32. "
+        f"{content['native']}; the least of {content['repetitions']} interleaved repetitions, "
+        "ratios to torch float32. "
         f"{remark}"
     )
 

@@ -53,7 +53,7 @@ OUT_OF_CACHE = 400 << 20  # bytes; more than the last-level cache of the machine
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """How much is measured; times are medians over the repetitions."""
+    """How much is measured; times are the least over the repetitions."""
 
     linear: tuple[tuple[int, int], ...] = ((4096, 4096), (4096, 11008))  # outputs, inputs
     batches: tuple[int, ...] = (1, 64)
@@ -131,6 +131,7 @@ def _measure_linear(say: Say, effort: Effort) -> Iterator[dict[str, Any]]:
                 }
                 say(f"  {outputs}x{inputs} batch {batch}: {_told(record)}")
                 yield record
+        sides.clear()  # before the next ones are made: together they take gigabytes
 
 
 @dataclass(frozen=True)

@@ -179,7 +179,9 @@ def _probe(
 def _float_twin(layer: PackedLayer, dtype: torch.dtype) -> Any:
     """The layer whose place the packed one had taken; its weight is not filled in."""
     options = {name: getattr(layer, name) for name in layer.COPIED}
-    twin: Any = layer.PLAIN(**options, bias=layer.bias is not None, dtype=dtype)
+    options |= {"bias": layer.bias is not None, "dtype": dtype}
+    # Memory that is never written costs nothing: the weight comes from outside.
+    twin: Any = nn.utils.skip_init(layer.PLAIN, **options)  # type: ignore[no-untyped-call]
     if layer.bias is not None:
         twin.bias = nn.Parameter(layer.bias.detach().to(dtype))
     if options.get("padding_mode") == "circular":  # an operator that ONNX has from opset 19 on only
