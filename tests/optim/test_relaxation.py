@@ -41,6 +41,13 @@ def test_half_precision_is_mixed_in_float32():
     assert torch.equal(relax(y, projected, 150.0), exact.bfloat16())
 
 
+def test_double_precision_is_mixed_in_float64():
+    y = torch.tensor([1.0, -2.0, 3.0], dtype=torch.float64)
+    projected = Binary().project(y)
+    expected = (0.1 * projected + y) / 1.1  # a float32 mixing weight would be off by 1e-9
+    torch.testing.assert_close(relax(y, projected, 0.1), expected, rtol=1e-15, atol=0)
+
+
 def test_mixing_weight_of_the_papers_schedule():
     schedule = GeometricGrowth(1.0, 1.02, 391, 240 * 391)
     y, projected = torch.tensor([1.0]).double(), torch.tensor([3.0]).double()

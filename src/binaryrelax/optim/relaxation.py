@@ -20,7 +20,9 @@ def relax(y: Tensor, projected: Tensor, strength: float) -> Tensor:
 
     λ = 0 returns y and λ = inf returns the projection, both exactly.
     """
-    return _mix(y, projected, torch.full((), mixing_weight(strength), device=y.device))
+    wide = torch.promote_types(y.dtype, torch.float32)
+    mix = torch.full((), mixing_weight(strength), dtype=wide, device=y.device)
+    return _mix(y, projected, mix)
 
 
 @torch.no_grad()

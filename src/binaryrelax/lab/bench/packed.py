@@ -256,7 +256,8 @@ def _measure_files() -> list[dict[str, Any]]:
     records = []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "network.safetensors"
-        save_file(_resnet().state_dict(), path)
+        state = {name: tensor.contiguous() for name, tensor in _resnet().state_dict().items()}
+        save_file(state, path)
         in_float = path.stat().st_size
         records.append({"file": "float32", "bytes": in_float, "times_smaller": 1.0})
         for title, quantizer in SETS.items():
