@@ -12,13 +12,13 @@ import re
 import sys
 from collections.abc import Callable
 
-from figures import cifar10, demo, packed, projection, step
+from figures import cifar10, demo, packed, projection, step, theory
 from figures.common import ROOT
 
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 SECTIONS: dict[str, Callable[[], str]] = {
     name: section
-    for source in (demo, projection, step, cifar10, packed)
+    for source in (demo, projection, step, cifar10, packed, theory)
     for name, section in source.SECTIONS.items()
 }
 

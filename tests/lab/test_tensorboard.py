@@ -9,7 +9,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from binaryrelax.lab.engine import Job, Listener, RunOptions, RunStopped, Several, train
-from binaryrelax.lab.engine.tensorboard import FOLDER_NAME, TensorBoardLog
+from binaryrelax.lab.engine.tensorboard import FOLDER_NAME, LAYER_CURVES, TensorBoardLog
 from tests.lab.tiny import tiny_data, tiny_recipe
 
 
@@ -31,8 +31,9 @@ def expected(result, name):
 def assert_complete(folder, result):
     shown = curves(folder)
     names = {"train_loss", "lr", "strength", "phase", "accuracy", "accuracy_projected"}
-    assert set(shown) == {name for name in names if expected(result, name)}
-    for name, points in shown.items():
+    of_network = {name: points for name, points in shown.items() if "/" not in name}
+    assert set(of_network) == {name for name in names if expected(result, name)}
+    for name, points in of_network.items():
         assert points == expected(result, name), name
 
 
@@ -41,6 +42,46 @@ def test_log_holds_every_number_of_the_result(method, tmp_path):
     job = Job(tiny_recipe(method), 0, tmp_path)
     result = train(job, tiny_data(), listener=TensorBoardLog(tmp_path))
     assert_complete(tmp_path / FOLDER_NAME / f"tiny-{method}", result)
+
+
+class Remembering(Listener):
+    """Keeps what is told of the layers."""
+
+    wants_layers = True
+
+    def __init__(self):
+        self.told = []
+
+    def layers_measured(self, epoch, layers):
+        self.told += [(epoch, layer) for layer in layers]
+
+
+def test_log_has_a_curve_for_each_quantity_and_layer(tmp_path):
+    job, heard = Job(tiny_recipe("binary"), 0, tmp_path), Remembering()
+    result = train(job, tiny_data(), listener=Several(TensorBoardLog(tmp_path), heard))
+    shown = curves(tmp_path / FOLDER_NAME / "tiny-binary")
+    layers = [layer["name"] for layer in result["weights"]["layers"]]
+    assert len(layers) >= 4 and len(heard.told) == len(layers) * len(result["epochs"])
+    for name in LAYER_CURVES:
+        for layer in layers:
+            told = [(e, getattr(r, name)) for e, r in heard.told if r.name == layer]
+            points = [(e, pytest.approx(value, rel=1e-6)) for e, value in told if value is not None]
+            assert shown[f"{name}/{layer}"] == points
+            assert len(points) >= len(result["epochs"]) - 1  # nothing flips before the first call
+    assert all(value == 0 for _, value in shown[f"distance/{layers[0]}"][-1:])
+
+
+def test_log_of_a_float_run_has_no_layers(tmp_path):
+    train(Job(tiny_recipe("float"), 0, tmp_path), tiny_data(), listener=TensorBoardLog(tmp_path))
+    assert not [name for name in curves(tmp_path / FOLDER_NAME / "tiny-float") if "/" in name]
+
+
+def test_watching_layers_changes_no_bit_of_the_training(tmp_path):
+    results = []
+    for name, listener in (("plain", Listener()), ("watched", Remembering())):
+        job = Job(tiny_recipe("binary"), 0, tmp_path / name)
+        results.append(train(job, tiny_data(), listener=listener)["weights"]["digest"])
+    assert results[0] == results[1]
 
 
 class Failing(Listener):

@@ -31,6 +31,14 @@ def test_records_against_their_definitions(quantizer):
         assert record.sign_flips is record.movement is record.alpha is None
 
 
+def test_channels_last_weights_are_measured_without_a_warning():
+    """torch warns of codes that are not contiguous, and a warning is an error here."""
+    model = small_network().to(memory_format=torch.channels_last)
+    plain = small_network()
+    found, expected = measure(wrapped(model)), measure(wrapped(plain))
+    assert [record.scale for record in found] == [record.scale for record in expected]
+
+
 def test_flips_are_counted_between_calls():
     model = small_network()
     optimizer = wrapped(model, quantizer=Ternary(), schedule=Hard())

@@ -22,6 +22,7 @@ COMMANDS = (
     "certify",
     "export",
     "bench",
+    "theory",
 )
 
 app = typer.Typer(

@@ -15,7 +15,7 @@ from binaryrelax.lab.engine import write_json
 
 def bench(
     context: typer.Context,
-    what: Annotated[str, typer.Argument(help="step (needs a GPU), projection or packed.")],
+    what: Annotated[str, typer.Argument(help="step (needs a GPU), projection, packed or monitor.")],
     out: Annotated[
         Path | None, typer.Option(help="Where the JSON file goes; benchmarks/results/WHAT.json.")
     ] = None,
@@ -30,6 +30,8 @@ def bench(
         binaryrelax bench projection --out /tmp/projection.json
 
         binaryrelax bench packed           (two CPU threads; takes some minutes)
+
+        binaryrelax bench monitor --out results/theory/monitor.json
     """
     console = Console()
     with one_line_errors(debug or context.obj):
@@ -53,4 +55,8 @@ def _measure(what: str, tell: Callable[[str], None]) -> dict[str, Any]:
         from binaryrelax.lab.bench.packed import bench_packed
 
         return bench_packed(tell)
-    raise ValueError(f"bench {what}: there are step, projection and packed")
+    if what == "monitor":
+        from binaryrelax.lab.bench.monitor import bench_monitor
+
+        return bench_monitor(tell)
+    raise ValueError(f"bench {what}: there are step, projection and packed, and monitor")

@@ -118,7 +118,7 @@ def monitor(optimizer: BinaryRelax) -> Iterator[None]:
 def _indices(code: Tensor, quantizer: Quantizer) -> Tensor:
     """Codes as indices into the codebook, one byte each."""
     codebook = torch.tensor(quantizer.codebook, dtype=code.dtype, device=code.device)
-    return torch.bucketize(code, codebook).to(torch.uint8)
+    return torch.bucketize(code.contiguous(), codebook).to(torch.uint8)  # else it warns
 
 
 def _flips(

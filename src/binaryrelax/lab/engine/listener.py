@@ -3,10 +3,17 @@
 from typing import Any
 
 from binaryrelax.lab.recipes import Recipe
+from binaryrelax.optim.monitor import LayerRecord
 
 
 class Listener:
-    """What the engine tells while it trains; it prints nothing itself. This one says nothing."""
+    """What the engine tells while it trains; it prints nothing itself. This one says nothing.
+
+    Attributes:
+        wants_layers: whether to measure the quantized layers after each epoch.
+    """
+
+    wants_layers = False
 
     def run_started(self, recipe: Recipe, steps_per_epoch: int, steps_done: int) -> None:
         """Training begins, or goes on after `steps_done` steps."""
@@ -16,6 +23,9 @@ class Listener:
 
     def epoch_finished(self, record: dict[str, Any]) -> None:
         """An epoch is over; `record` is its entry of ``result.json``."""
+
+    def layers_measured(self, epoch: int, layers: list[LayerRecord]) -> None:
+        """What ``measure`` says of the quantized layers after an epoch, if that was wanted."""
 
     def run_finished(self, result: dict[str, Any]) -> None:
         """The run is over and its files are written; `result` is what ``result.json`` holds."""
@@ -33,6 +43,11 @@ class Several(Listener):
     def __init__(self, *listeners: Listener) -> None:
         self.listeners = listeners
 
+    @property
+    def wants_layers(self) -> bool:  # type: ignore[override]
+        """Whether one of them does."""
+        return any(listener.wants_layers for listener in self.listeners)
+
     def run_started(self, recipe: Recipe, steps_per_epoch: int, steps_done: int) -> None:
         for listener in self.listeners:
             listener.run_started(recipe, steps_per_epoch, steps_done)
@@ -44,6 +59,10 @@ class Several(Listener):
     def epoch_finished(self, record: dict[str, Any]) -> None:
         for listener in self.listeners:
             listener.epoch_finished(record)
+
+    def layers_measured(self, epoch: int, layers: list[LayerRecord]) -> None:
+        for listener in self.listeners:
+            listener.layers_measured(epoch, layers)
 
     def run_finished(self, result: dict[str, Any]) -> None:
         for listener in self.listeners:

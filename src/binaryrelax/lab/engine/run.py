@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from binaryrelax import BinaryRelax, measure, monitor
 from binaryrelax.lab.data import ImageSource
 from binaryrelax.lab.engine.checkpoint import forget_checkpoints, save_checkpoint
 from binaryrelax.lab.engine.environment import describe_environment
@@ -136,11 +137,15 @@ class _Run:
         return result
 
     def _train_epoch(self, trainer: Trainer) -> None:
-        for _ in trainer.steps():
-            self.listener.step_finished()
-            if trainer.steps_in_epoch:  # never between an epoch's last step and its record
-                self._stop_if_asked(trainer)
-        record = trainer.epoch_record()
+        with ExitStack() as watching:
+            self._watch_last_step(trainer, watching)
+            for _ in trainer.steps():
+                self.listener.step_finished()
+                if trainer.steps_in_epoch:  # never between an epoch's last step and its record
+                    self._stop_if_asked(trainer)
+                    self._watch_last_step(trainer, watching)
+            record = trainer.epoch_record()
+            self._tell_of_layers(trainer, record["epoch"])
         self.histograms.take(epoch=record["epoch"], phase=trainer.phase, strength=trainer.strength)
         self.epochs.append(record)
         self.listener.epoch_finished(record)
@@ -148,6 +153,19 @@ class _Run:
             self._stop_if_asked(trainer)
         if trainer.epoch % self.options.checkpoint_every == 0:
             self._save(trainer)
+
+    def _watch_last_step(self, trainer: Trainer, watching: ExitStack) -> None:
+        """Keeps the weights before an epoch's last step, for its α; a CUDA graph would not."""
+        is_last = trainer.steps_in_epoch == trainer.steps_per_epoch - 1
+        if is_last and self._measures(trainer) and not trainer.machine.is_gpu:
+            watching.enter_context(monitor(trainer.optimizer))
+
+    def _tell_of_layers(self, trainer: Trainer, epoch: int) -> None:
+        if self._measures(trainer):
+            self.listener.layers_measured(epoch, measure(trainer.optimizer))
+
+    def _measures(self, trainer: Trainer) -> bool:
+        return self.listener.wants_layers and isinstance(trainer.optimizer, BinaryRelax)
 
     def _stop_if_asked(self, trainer: Trainer) -> None:
         """Processes stop together: one that stopped alone would leave the others waiting."""

@@ -7,16 +7,26 @@ from torch.utils.tensorboard import SummaryWriter
 
 from binaryrelax.lab.engine.listener import Listener
 from binaryrelax.lab.recipes import Recipe
+from binaryrelax.optim.monitor import LayerRecord
 
 FOLDER_NAME = "tensorboard"
 CURVES = ("train_loss", "lr", "strength", "phase", "accuracy", "accuracy_top5")
+LAYER_CURVES = (
+    "distance", "float_distance", "scale", "zeros",
+    "sign_flips", "level_flips", "movement", "alpha",
+)  # fmt: skip
 
 
 class TensorBoardLog(Listener):
     """Writes one point per epoch and curve into ``tensorboard/`` of a folder, a run each.
 
+    Of quantized layers it shows all that ``measure`` tells, a chart for each quantity and a curve
+    for each layer: ``distance/block1.conv.weight``.
+
     What an earlier run of the same recipe has logged is kept as far as it is resumed.
     """
+
+    wants_layers = True
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -35,6 +45,14 @@ class TensorBoardLog(Listener):
             value = record.get(name)
             if value is not None and value != "inf":
                 self._writer.add_scalar(name, value, record["epoch"])
+        self._writer.flush()
+
+    def layers_measured(self, epoch: int, layers: list[LayerRecord]) -> None:
+        for layer in layers:
+            for name in LAYER_CURVES:
+                value = getattr(layer, name)
+                if value is not None:
+                    self._writer.add_scalar(f"{name}/{layer.name}", value, epoch)
         self._writer.flush()
 
     def run_finished(self, result: dict[str, Any]) -> None:

@@ -1,0 +1,93 @@
+"""How all figures look, and how they become files."""
+
+import io
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from PIL import Image
+
+from binaryrelax.lab.engine import write_atomically
+from binaryrelax.lab.report.picture import COLOURS, INK, QUIET
+
+DOTS_PER_INCH, NUM_COLOURS = 90, 224
+SHADE, FRAME, GRID = "#f1f0ea", "#c9ccd1", "#e5e7eb"
+METHOD_COLOURS = {
+    "projected gradient": "#b4235a",
+    "BinaryConnect": COLOURS["bwn"],
+    "BinaryRelax": COLOURS["binary"],
+    "float minimiser, projected": COLOURS["float"],
+}
+
+
+def colour_of(method: str) -> str:
+    """The colour of a method, whatever its schedule."""
+    return next(c for name, c in METHOD_COLOURS.items() if method.startswith(name))
+
+
+def panels(
+    num_rows: int, num_columns: int, *, size: tuple[float, float], **options
+) -> tuple[Figure, list[Axes]]:
+    """An empty figure and its panels, row by row."""
+    figure = Figure(figsize=size, dpi=DOTS_PER_INCH, facecolor="white", layout="constrained")
+    axes = figure.subplots(num_rows, num_columns, squeeze=False, **options)
+    figure.get_layout_engine().set(w_pad=0.12, h_pad=0.1)
+    for place in axes.flat:
+        quieten(place)
+    return figure, list(axes.flat)
+
+
+def quieten(axes: Axes) -> None:
+    """Takes away the frame and dims the ticks."""
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+    axes.spines["bottom"].set_color(FRAME)
+    axes.tick_params(colors=QUIET, labelsize=11, length=0, which="both")
+    axes.grid(axis="y", color=GRID, lw=0.8)
+    axes.set_axisbelow(True)
+
+
+def title(axes: Axes, text: str) -> None:
+    """A heading at the left."""
+    axes.set_title(text, loc="left", fontsize=13, color=INK, pad=10)
+
+
+def label(axes: Axes, *, x: str = "", y: str = "") -> None:
+    """What the axes show."""
+    axes.set_xlabel(x, color=QUIET, fontsize=11)
+    axes.set_ylabel(y, color=QUIET, fontsize=11)
+
+
+def legend(axes: Axes, **options) -> None:
+    """A legend without a frame."""
+    axes.legend(frameon=False, fontsize=11, labelcolor=INK, **options)
+
+
+def legend_below(figure: Figure, axes: Axes, order: Sequence[int]) -> None:
+    """One legend of three columns under all panels, with the entries of one, column by column."""
+    handles, names = axes.get_legend_handles_labels()
+    figure.legend(
+        [handles[i] for i in order], [names[i] for i in order], loc="outside lower center",
+        ncols=3, frameon=False, fontsize=11.5, labelcolor=INK,
+    )  # fmt: skip
+
+
+def write_figure(path: Path, figure: Figure) -> None:
+    """Writes a PNG file of few colours: the same numbers give the same bytes."""
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    image = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
+    content = io.BytesIO()
+    image.quantize(NUM_COLOURS, dither=Image.Dither.NONE).save(content, "PNG", optimize=True)
+    write_atomically(path, content.getvalue())
+
+
+def by_method(records: Iterable[dict]) -> dict[str, list[dict]]:
+    """The records of each method, in the order they come."""
+    groups: dict[str, list[dict]] = {}
+    for record in records:
+        groups.setdefault(record["method"], []).append(record)
+    return groups
