@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 
+import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
@@ -37,6 +38,7 @@ def test_figures_and_numbers_lie_side_by_side(tmp_path):
         json.loads((other.parent / f"{name}.json").read_text(), parse_constant=int)
 
 
+@pytest.mark.slow
 def test_numbers_are_the_same_bytes_in_another_process(tmp_path):
     names = ("figure4", "relaxed-minima", "envelope")
     assert invoke("--out", tmp_path / "here", *chosen(names)).exit_code == 0

@@ -1,4 +1,4 @@
-"""Without the module there is nothing to test: `make` goes on without it where it has no compiler."""
+"""Without the module nothing is tested: `make` goes on without it where there is no compiler."""
 
 from importlib.util import find_spec
 

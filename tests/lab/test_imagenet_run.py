@@ -41,6 +41,7 @@ def float_network(tmp_path):
     return path
 
 
+@pytest.mark.slow
 def test_two_ranks_train_on_photographs_and_report_top1_and_top5(tree, float_network, tmp_path):
     out = tmp_path / "run"
     given = ("--data", tree, "--init", float_network, "--out", out)

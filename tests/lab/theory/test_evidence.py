@@ -56,6 +56,7 @@ def test_theorem_lists_both_sides_of_its_inequality():
     assert found["without_noise"]["limit_inferior"] > found["without_noise"]["bound"] == 0
 
 
+@pytest.mark.slow
 def test_ranges_of_alpha_come_from_runs_that_change_line():
     found = plain(alpha_ranges())
     for row in found["one_scale"]:

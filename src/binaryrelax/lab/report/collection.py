@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from binaryrelax.lab.engine import HISTOGRAMS_NAME, RESULT_NAME
+from binaryrelax.lab.engine import RESULT_NAME
 from binaryrelax.lab.report.remarks import remarks_about, without_copies
 from binaryrelax.lab.report.runs import FinishedRun
 
@@ -73,11 +73,10 @@ def problem_of(result: Any) -> str | None:
 
 
 def _json_files(folder: Path) -> Iterable[Path]:
-    """What may hold a result: no hidden files, and no histograms beside a result."""
+    """What may hold a result, by its name: other evidence may lie beside; no hidden files."""
     for path in sorted(folder.rglob("*.json")):
         is_hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-        is_companion = path.name == HISTOGRAMS_NAME and path.with_name(RESULT_NAME).is_file()
-        if not is_hidden and not is_companion:
+        if not is_hidden and (path.name == RESULT_NAME or path.name.startswith("seed")):
             yield path
 
 

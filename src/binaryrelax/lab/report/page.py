@@ -76,7 +76,7 @@ def shown(value: Any) -> str:
     """A value as a reader would write it; digests shortened."""
     if value is None:
         return "-"
-    if isinstance(value, str) and len(value) == 64:
+    if isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value):
         return value[:12] + "…"
     if isinstance(value, float):
         return f"{value:.6g}"
