@@ -54,7 +54,7 @@ FAILURES: list[dict[str, Any]] = [
         "test": f"{_FILE}::test_lines_change_for_ever_when_no_critical_point_is_in_q_thm",
         "cases": 1,
         "failures": 1,
-        "result": "only if f has a critical point in Q",
+        "result": "only if f has a critical point in Q (argued for σ = 0, measured with noise)",
         "counterexample": "f(x) = ||x - (2, 1)||^2/2 over two binary weights, no noise: x jumps "
         "between (2, 2) and (2, -2) for ever, α_k <= γ_k/2 at each jump, "
         "liminf dist(0, ∂h)^2 = 1/2 where the bound would be 0.",
