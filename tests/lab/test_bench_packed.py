@@ -1,26 +1,21 @@
 """`binaryrelax bench packed`, made small: every part is measured, and right."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
-from binaryrelax.lab.bench.packed import Effort, bench_packed
 from binaryrelax.packed.engines import native
-
-SMALL = Effort(
-    linear=((64, 48),),
-    batches=(1, 3),
-    repetitions=1,
-    bytes_in_turn=1 << 15,
-    memory_layers=2,
-    memory_width=512,
-)
 
 
 @pytest.mark.slow
 def test_every_engine_computes_the_same_and_is_timed():
-    said = []
-    report = json.loads(json.dumps(bench_packed(said.append, SMALL)))
+    command = [sys.executable, "-m", "tests.lab.small_packed_bench"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-2000:]
+    content = json.loads(done.stdout.splitlines()[-1])
+    report = content["report"]
     engines = {record["engine"] for record in report["linear"]}
     assert {"torch float32", "1 bit, exact", "2 bits, exact"} <= engines
     if native() is not None:
@@ -35,4 +30,4 @@ def test_every_engine_computes_the_same_and_is_timed():
     assert by_name["2 bits, batch normalization folded"] > 19
     assert report["memory"][0]["weights"] == "float32"
     assert all(record["run_mb"] >= record["loaded_mb"] > 0 for record in report["memory"])
-    assert said
+    assert content["lines_said"] > 20

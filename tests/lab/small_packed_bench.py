@@ -1,0 +1,20 @@
+"""`binaryrelax bench packed`, made small; a process of its own, as the command is one."""
+
+import json
+import sys
+
+from binaryrelax.lab.bench.packed import Effort, bench_packed
+
+SMALL = Effort(
+    linear=((64, 48),),
+    batches=(1, 3),
+    repetitions=1,
+    bytes_in_turn=1 << 15,
+    memory_layers=2,
+    memory_width=512,
+)
+
+if __name__ == "__main__":
+    said = []
+    report = bench_packed(said.append, SMALL)
+    sys.stdout.write(json.dumps({"report": report, "lines_said": len(said)}))
