@@ -10,8 +10,8 @@ SMALL = Effort(
     batches=(1, 3),
     repetitions=1,
     bytes_in_turn=1 << 15,
-    memory_layers=2,
-    memory_width=512,
+    memory_layers=4,
+    memory_width=2048,
 )
 
 if __name__ == "__main__":

