@@ -29,7 +29,7 @@ REFUSED = {  # what is wrong -> the words that help
     "campaign cifar10 --data nowhere": "give its folder with --data",
     "campaign demo --import-state nowhere": "there are no .part files in it",
     "report nowhere": "nowhere is not a folder",
-    "bench nothing": "there are step, projection and packed",
+    "bench nothing": "there are step, projection, packed and monitor",
 }
 
 

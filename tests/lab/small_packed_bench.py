@@ -3,7 +3,8 @@
 import json
 import sys
 
-from binaryrelax.lab.bench.packed import Effort, bench_packed
+from binaryrelax.lab.bench.packed import bench_packed
+from binaryrelax.lab.bench.packed_effort import Effort
 
 SMALL = Effort(
     linear=((64, 48),),

@@ -59,4 +59,4 @@ def _measure(what: str, tell: Callable[[str], None]) -> dict[str, Any]:
         from binaryrelax.lab.bench.monitor import bench_monitor
 
         return bench_monitor(tell)
-    raise ValueError(f"bench {what}: there are step, projection and packed, and monitor")
+    raise ValueError(f"bench {what}: there are step, projection, packed and monitor")

@@ -12,10 +12,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from binaryrelax import Binary, Quantizer, Ternary, load_packed, pack, save_packed, select_weights
+from binaryrelax import load_packed, pack, save_packed, select_weights
+from binaryrelax.lab.bench.packed_effort import SETS
 from binaryrelax.packed.engines import torch_only
-
-SETS: dict[str, Quantizer] = {"1 bit": Binary(), "2 bits": Ternary()}
 
 
 def measure_memory(num_layers: int, width: int) -> list[dict[str, Any]]:

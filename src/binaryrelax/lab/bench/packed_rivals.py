@@ -1,7 +1,6 @@
 """ONNX Runtime and OpenVINO, running what we export, with two threads."""
 
 import tempfile
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -9,9 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from binaryrelax.lab.bench.packed_effort import Run
 from binaryrelax.packed.export.tracing import without_remarks
-
-Run = Callable[[Tensor], Any]
 
 
 def float_rivals(model: nn.Module, example: Tensor) -> dict[str, Run]:

@@ -1,0 +1,161 @@
+"""Parts (b) to (d): ResNet-18, its convolutions one by one, as a whole, and as files."""
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from binaryrelax import (
+    Quantizer,
+    pack,
+    save_packed,
+    select_weights,
+    set_kernel_threads,
+    set_mode,
+)
+from binaryrelax.lab.bench.packed_effort import MODES, SETS, Effort, Run, bound, told
+from binaryrelax.lab.bench.packed_rivals import float_rivals
+from binaryrelax.lab.bench.timing import Say, interleaved_apart
+from binaryrelax.lab.models import build_network
+
+
+def measure_convolutions(say: Say, effort: Effort) -> list[dict[str, Any]]:
+    """Part (b): the sum over ResNet-18's convolutions, each with an input of its own."""
+    sides: dict[str, Callable[[], Any]] = {}
+    floats = _convolutions(_resnet())
+    sides["torch float32, channels_last"] = bound(_run_all, floats)
+    for title, quantizer in SETS.items():
+        for mode in MODES:
+            packed = _convolutions(_packed_resnet(quantizer, fold=False))
+            for layer, _ in packed:
+                layer.mode = mode
+            sides[f"{title}, {mode}"] = bound(_run_all, packed)
+    seconds = interleaved_apart(sides, effort.repetitions)
+    records = [{"engine": name, "seconds": seconds[name]} for name in sides]
+    for record in records:
+        say(f"  convolutions of ResNet-18: {told(record)}")
+    return records
+
+
+def measure_network(say: Say, effort: Effort) -> list[dict[str, Any]]:
+    """Part (c): one record per engine; errors are against the float network in float64."""
+    x = torch.randn(1, 3, 32, 32, generator=torch.Generator().manual_seed(2))
+    records = []
+    for title, quantizer in SETS.items():
+        float_network = _resnet(quantizer)
+        exact = float_network.double()(x.double())
+        float_network = float_network.float()
+        last = x.contiguous(memory_format=torch.channels_last)
+        sides = {"torch float32, channels_last": bound(float_network, last)}
+        packed = _packed_resnet(quantizer, fold=True)
+        for mode in MODES:
+            sides[f"packed, {mode}"] = bound(_kernels_alone(_in_mode(packed, mode), effort), last)
+        if effort.rivals:
+            for name, run in float_rivals(float_network, torch.cat([x, x])).items():
+                sides[f"{name} float32"] = bound(run, x)
+        errors = {name: _error_of(call(), exact) for name, call in sides.items()}
+        seconds = interleaved_apart(sides, effort.repetitions)
+        for name in sides:
+            record = {
+                "weights": title,
+                "engine": name,
+                "seconds": seconds[name],
+                "error": errors[name],
+            }
+            say(f"  ResNet-18, {title}: {told(record)}")
+            records.append(record)
+    return records
+
+
+def measure_files() -> list[dict[str, Any]]:
+    """Part (d): bytes of ResNet-18's files."""
+    records = []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "network.safetensors"
+        state = {name: tensor.contiguous() for name, tensor in _resnet().state_dict().items()}
+        save_file(state, path)
+        in_float = path.stat().st_size
+        records.append({"file": "float32", "bytes": in_float, "times_smaller": 1.0})
+        for title, quantizer in SETS.items():
+            for fold in (False, True):
+                save_packed(_packed_resnet(quantizer, fold=fold), path)
+                size = path.stat().st_size
+                name = f"{title}{', batch normalization folded' if fold else ''}"
+                records.append({"file": name, "bytes": size, "times_smaller": in_float / size})
+    return records
+
+
+def _resnet(quantizer: Quantizer | None = None) -> nn.Module:
+    """ResNet-18 for CIFAR in channels_last, the same in every run; its weights in Q if given."""
+    with torch.random.fork_rng(), torch.inference_mode(False):
+        torch.manual_seed(0)
+        model = build_network("resnet18", 3, 10)
+        for norm in model.modules():
+            if isinstance(norm, nn.BatchNorm2d):
+                norm.weight.data.uniform_(-0.5, 1.5)  # some negative, as training makes them
+                norm.bias.data.normal_(0, 0.1)
+                norm.running_mean.normal_(0, 0.1)
+                norm.running_var.uniform_(0.5, 1.5)
+        if quantizer is not None:
+            for weight in select_weights(model, quantizer, keep_float=("fc",)):
+                weight.data = quantizer.project(weight.data)
+        return model.eval().to(memory_format=torch.channels_last)
+
+
+def _packed_resnet(quantizer: Quantizer, *, fold: bool) -> nn.Module:
+    model = _resnet(quantizer)
+    weights = select_weights(model, quantizer, keep_float=("fc",))
+    return pack(model, weights, fold_batchnorm=fold)
+
+
+def _convolutions(model: nn.Module) -> list[tuple[nn.Module, Tensor]]:
+    """The convolutions of a network with what reaches them at batch 1."""
+    found: list[tuple[nn.Module, Tensor]] = []
+    hooks = [
+        module.register_forward_pre_hook(lambda layer, inputs: found.append((layer, inputs[0])))
+        for module in model.modules()
+        if hasattr(module, "kernel_size") and hasattr(module, "out_channels")
+    ]
+    image = torch.randn(1, 3, 32, 32, generator=torch.Generator().manual_seed(2))
+    model(image.contiguous(memory_format=torch.channels_last))
+    for hook in hooks:
+        hook.remove()
+    return found
+
+
+def _run_all(layers: list[tuple[nn.Module, Tensor]]) -> None:
+    for layer, x in layers:
+        layer(x)
+
+
+def _in_mode(model: nn.Module, mode: str) -> Run:
+    def run(x: Tensor) -> Any:
+        set_mode(model, mode)
+        return model(x)
+
+    return run
+
+
+def _kernels_alone(run: Run, effort: Effort) -> Run:
+    """With all threads for the kernels and one for torch, as `set_kernel_threads` advises."""
+
+    def with_threads(x: Tensor) -> Any:
+        set_kernel_threads(effort.threads)
+        torch.set_num_threads(1)
+        try:
+            return run(x)
+        finally:
+            torch.set_num_threads(effort.threads)
+            set_kernel_threads(None)
+
+    return with_threads
+
+
+def _error_of(found: Any, exact: Tensor) -> float:
+    first = found[0] if isinstance(found, list | tuple) else found
+    difference = torch.as_tensor(first).double().reshape(exact.shape) - exact
+    return float(difference.norm() / exact.norm())
