@@ -31,6 +31,8 @@ BINARY = cifar10_resnet20("binary")
         ("lr_schedule", "cosine", Cosine()),
         ("lr_schedule", "steps:100,200", Steps(milestones=(100, 200))),
         ("quantizer", "Ternary(granularity=PerChannel())", Ternary(granularity=PerChannel())),
+        ("starts_from", "none", None),
+        ("starts_from", "cifar10-resnet20-float-plus", "cifar10-resnet20-float-plus"),
         ("quantizer", "TernaryThreshold(0.6)", TernaryThreshold(0.6)),
         ("quantizer", "Levels((0, 1, 3))", Levels((0, 1, 3))),
         ("quantizer", "Uniform(3, granularity=PerGroup(8))", Uniform(3, granularity=PerGroup(8))),

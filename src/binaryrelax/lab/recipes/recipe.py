@@ -134,9 +134,9 @@ class Recipe:
 
         Values are text, as they come from a command line: numbers, true or false, names separated
         by commas, a quantizer as Python writes it, a learning-rate schedule as ``cosine`` or
-        ``steps:120,220``. It still starts from the same float network, whose settings stay, but
-        for `held_out`: that network must not have seen the images either. The paper's figures are
-        not claimed.
+        ``steps:120,220``. It still starts from the same float network (``starts_from=none``: from
+        random weights), whose settings stay, but for `held_out`: that network must not have seen
+        the images either. The paper's figures are not claimed.
         """
         if not settings:
             return self

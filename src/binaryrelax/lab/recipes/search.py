@@ -7,41 +7,55 @@ are not looked at. Shorter than what they are tried for: 100 epochs, all else st
 from binaryrelax.lab.recipes.cifar10 import cifar10_resnet20
 from binaryrelax.lab.recipes.recipe import Recipe
 
+Change = dict[str, str]
+
 HELD_OUT = {"held_out": "5000"}
 EPOCHS = 100
-COMMON: tuple[dict[str, str], ...] = (  # numbers are those of 300 epochs
+EXACT = {"quantizer": "Ternary()"}
+OTHER_STRENGTHS: tuple[Change, ...] = (  # numbers are those of 300 epochs
+    {"phase_two_epoch": "285"},
+    {"growth": "1.01"},  # λ ends Phase I at 11 instead of 114
+    {"initial_strength": "inf"},  # BinaryConnect
+)
+FIRST_ROUND: tuple[Change, ...] = (  # one change of -plus at a time
     {},
     {"weight_decay": "0"},
     {"weight_decay": "3e-5"},
     {"weight_decay": "3e-4"},
+    {"weight_decay": "1e-3"},
     {"lr": "0.05"},
     {"lr": "0.2"},
     {"momentum": "0.95"},
     {"phase_two_epoch": "150"},
-    {"phase_two_epoch": "285"},
-    {"growth": "1.01"},  # λ ends Phase I at 11 instead of 114
-    {"growth": "1.03"},  # ... at 1,170
-    {"initial_strength": "inf"},  # BinaryConnect
+    *OTHER_STRENGTHS,
+    {"growth": "1.03"},  # λ ends Phase I at 1,170
+    {"starts_from": "none"},  # random weights instead of a trained float network
 )
-CHANGES: dict[str, tuple[dict[str, str], ...]] = {
-    "binary": (*COMMON, {"quantizer": "Binary(granularity=PerChannel())"}),
-    "ternary": (
-        *COMMON,
-        {"quantizer": "TernaryThreshold(ratio=0.7, granularity=PerChannel())"},
-        {"quantizer": "Ternary()"},
-    ),
+FIRST_ROUND_OF: dict[str, tuple[Change, ...]] = {
+    "binary": ({"quantizer": "Binary(granularity=PerChannel())"},),
+    "ternary": ({"quantizer": "TernaryThreshold(ratio=0.7, granularity=PerChannel())"}, EXACT),
 }
+# More weight decay was the one large gain of the first tries; the rest is tried again on top of it.
+MORE_DECAY = {"weight_decay": "3e-4"}
+SECOND_ROUND: tuple[Change, ...] = (*OTHER_STRENGTHS, {"momentum": "0.95"}, {"starts_from": "none"})
+SECOND_ROUND_OF: dict[str, tuple[Change, ...]] = {"binary": (), "ternary": (EXACT,)}
 
 
 def resnet20_search() -> tuple[Recipe, ...]:
-    """Every change by itself, after the float network that all start from."""
+    """Every try, after the float network that they start from."""
     start = cifar10_resnet20("float-plus").with_settings(HELD_OUT).with_epochs(EPOCHS)
     tried = [
         cifar10_resnet20(f"{method}-plus").with_settings(change | HELD_OUT).with_epochs(EPOCHS)
-        for method, changes in CHANGES.items()
-        for change in changes
+        for method in FIRST_ROUND_OF
+        for change in changes_of(method)
     ]
     return start, *tried
+
+
+def changes_of(method: str) -> list[Change]:
+    """What was changed of -plus, round by round."""
+    second = (*SECOND_ROUND, *SECOND_ROUND_OF[method])
+    return [*FIRST_ROUND, *FIRST_ROUND_OF[method], *(MORE_DECAY | change for change in second)]
 
 
 SEARCHES = {"cifar10-search": resnet20_search()}

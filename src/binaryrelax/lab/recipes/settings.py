@@ -101,6 +101,11 @@ def _name(key: str, text: str) -> str:
     return text
 
 
+def _name_or_none(key: str, text: str) -> str | None:
+    """A name; ``none`` means nothing, as ``starts_from=none``: from random weights."""
+    return None if text == "none" else _name(key, text)
+
+
 def _names(key: str, text: str) -> tuple[str, ...]:
     """Names separated by commas; empty text means none."""
     return tuple(_name(key, part.strip()) for part in text.split(",")) if text else ()
@@ -154,7 +159,7 @@ PARSERS: dict[Any, Callable[[str, str], Any]] = {
     float | None: _number,
     bool: _truth,
     str: _name,
-    str | None: _name,
+    str | None: _name_or_none,
     tuple[str, ...]: _names,
     Quantizer | None: _quantizer,
     LearningRateSchedule: _learning_rate_schedule,
