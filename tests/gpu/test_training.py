@@ -21,6 +21,8 @@ from binaryrelax.lab.engine import (
     train,
 )
 from binaryrelax.lab.engine.capture import GraphedFunction
+from binaryrelax.lab.engine.compiled import Compiled
+from binaryrelax.lab.engine.evaluation import GPU_BATCH, Evaluation
 from binaryrelax.lab.engine.trainer import Trainer
 from binaryrelax.lab.recipes import cifar10_resnet20
 
@@ -33,10 +35,10 @@ pytestmark = [
 EPOCHS = 5
 
 
-def images(num_train=600):
+def images(num_train=600, num_test=200):
     generator = torch.Generator().manual_seed(0)
-    pixels = torch.randint(0, 256, (num_train + 200, 32, 32, 3), generator=generator)
-    labels = torch.randint(0, 10, (num_train + 200,), generator=generator)
+    pixels = torch.randint(0, 256, (num_train + num_test, 32, 32, 3), generator=generator)
+    labels = torch.randint(0, 10, (num_train + num_test,), generator=generator)
     return ImageSet(
         train_images=pixels[:num_train].byte(),
         train_labels=labels[:num_train],
@@ -88,6 +90,25 @@ def test_whole_and_short_batches_become_graphs():
     assert isinstance(trainer._step, GraphedFunction)
     assert len(trainer._step._recordings) == 2
     assert trainer.strength == pytest.approx(recipe("binary").schedule(5)(14))
+
+
+def test_compiled_evaluation_counts_what_the_plain_one_counts():
+    """Two whole batches and a short one; bf16 rounds differently once operations are fused."""
+    machine, notes = Machine(torch.device("cuda"), "bf16"), []
+    with machine.settings(), torch.cuda.stream(torch.cuda.Stream()):
+        data = images(num_test=2 * GPU_BATCH + 500)
+        trainer = Trainer(recipe("binary"), data, seed=0, machine=machine, note=notes.append)
+        trainer.start()
+        plain = Evaluation(trainer.model, trainer.data, machine)
+        for _ in range(4):
+            for _ in trainer.steps():
+                pass
+            fast, slow = (e.accuracies()["accuracy"] for e in (trainer.evaluation, plain))
+            assert fast == pytest.approx(slow, abs=0.5)
+            with trainer.optimizer.projected():
+                fast, slow = (e.accuracies()["accuracy"] for e in (trainer.evaluation, plain))
+            assert fast == pytest.approx(slow, abs=0.5)
+    assert isinstance(trainer.evaluation._right, Compiled) and notes == []
 
 
 def test_no_sync_inside_an_epoch():

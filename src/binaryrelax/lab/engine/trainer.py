@@ -11,6 +11,7 @@ from torch.nn import functional
 from binaryrelax import Binary, BinaryRelax, Quantizer, select_weights
 from binaryrelax.lab.data import EpochPlan, ImageSource
 from binaryrelax.lab.engine.capture import GraphedFunction
+from binaryrelax.lab.engine.compiled import Compiled
 from binaryrelax.lab.engine.evaluation import Evaluation
 from binaryrelax.lab.engine.machine import Machine
 from binaryrelax.lab.engine.network import new_network, take_over
@@ -57,13 +58,13 @@ class Trainer:
         is_repeatable = machine.deterministic or not machine.is_gpu
         self.network = machine.ranks.parallel(self.model, in_fixed_order=is_repeatable)
         self.optimizer = self._optimizer()
-        self.evaluation = Evaluation(self.model, self.data, machine)
+        self.evaluation = Evaluation(self.model, self.data, machine, often=True, note=self.note)
         self._loss: Callable[..., Tensor] = BatchLoss(self.network, self.data, machine)
         self._step: Callable[..., None] = self._take_step
         if machine.is_gpu and machine.ranks.is_group:
             self.note("several processes: each step is launched kernel by kernel, not as a graph")
         elif machine.is_gpu:
-            self._loss = CompiledLoss(self._loss, length=self.recipe.batch_size, note=self.note)
+            self._loss = Compiled(self._loss, length=self.recipe.batch_size, note=self.note)
             self._step = GraphedFunction(
                 self._take_step,
                 before_replay=self._prepare_replay,
@@ -249,29 +250,6 @@ class BatchLoss(nn.Module):
         with self.machine.autocast():
             scores = self.network(images)
         return functional.cross_entropy(scores.float(), labels)
-
-
-class CompiledLoss:
-    """A loss through torch.compile, for batches of one length.
-
-    The one short batch at the end of an epoch is not worth a second compilation.
-    """
-
-    def __init__(self, loss: BatchLoss, *, length: int, note: Callable[[str], None]) -> None:
-        config = torch._dynamo.config  # many networks may be compiled in one process
-        config.recompile_limit = max(config.recompile_limit, 64)
-        self.plain, self.length, self.note = loss, length, note
-        self.fast = torch.compile(loss, dynamic=False)
-
-    def __call__(self, *batch: Tensor) -> Tensor:
-        if len(batch[0]) != self.length:
-            return self.plain(*batch)
-        try:
-            return self.fast(*batch)
-        except Exception as error:  # dynamo and inductor raise many kinds
-            self.note(f"not compiled, steps are slower: {str(error).splitlines()[0]}")
-            self.length = 0
-            return self.plain(*batch)
 
 
 def _blank(batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
