@@ -1,14 +1,20 @@
 """Figures in README and docs are those of the committed JSON files."""
 
+import io
 import json
 import re
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
+
+from binaryrelax.lab.theory.drawing.style import figure_bytes
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 import fill_figures
+from figures.pictures import PICTURES
 from figures.step import profile_tables
 
 
@@ -16,6 +22,23 @@ from figures.step import profile_tables
 def test_page_shows_what_the_files_say(page):
     text = page.read_text()
     assert fill_figures.filled(text) == text
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_picture_shows_what_the_files_say(name):
+    """Drawn anew it is the same, up to what another version of matplotlib would round."""
+    drawn = Image.open(io.BytesIO(figure_bytes(PICTURES[name]())))
+    committed = Image.open(fill_figures.picture_file(name))
+    assert drawn.size == committed.size
+    difference = np.subtract(
+        *(np.asarray(image.convert("L"), float) for image in (drawn, committed))
+    )
+    assert abs(new - old).mean() < 0.5
+
+
+def test_every_picture_stands_on_a_page():
+    text = (fill_figures.ROOT / "docs" / "findings.md").read_text()
+    assert sorted(re.findall(r"images/findings/([\w-]+)\.png", text)) == sorted(PICTURES)
 
 
 def test_every_section_stands_on_a_page():

@@ -10,6 +10,7 @@ from statistics import fmean, stdev
 import pytest
 
 from binaryrelax.lab.recipes import (
+    OUR_TABLES,
     TABLES,
     cifar10_resnet20,
     cifar100_vgg16,
@@ -114,6 +115,15 @@ def test_imagenet_shows_top5_too(tmp_path):
     lines = lines_of(page, "ResNet-18")
     assert "top-5, paper 89.00 83.00 85.10 84.20 87.30" in lines
     assert "top-5, last missing missing 70.00 missing missing" in lines
+
+
+def test_tuned_recipes_stand_beside_the_float_network_that_they_start_from(tmp_path):
+    for recipe in OUR_TABLES["cifar10-tuned"].recipes:
+        write_result(tmp_path, made_up_result(recipe))
+    plus, tuned = our_grids(by_recipe(collect_runs(tmp_path).runs))
+    assert (plus.title, tuned.title) == ("CIFAR-10, plus", "CIFAR-10, tuned")
+    assert [cell.paper for cell in tuned.rows[0].cells] == [92.68, 87.82, 90.07]
+    assert all(cell.runs for cell in tuned.rows[0].cells)
 
 
 def test_variations_stand_in_tables_of_their_own(tmp_path):

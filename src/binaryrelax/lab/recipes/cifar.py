@@ -4,9 +4,8 @@ from dataclasses import replace
 
 from binaryrelax.lab.recipes.learning_rate import Cosine, Steps
 from binaryrelax.lab.recipes.methods import PAPER_METHODS, by_method
-from binaryrelax.lab.recipes.recipe import METHOD_NAMES, Recipe
+from binaryrelax.lab.recipes.recipe import METHOD_NAMES, PLUS, Recipe
 
-PLUS = "-plus"
 VARIANTS = (*METHOD_NAMES, *(method + PLUS for method in METHOD_NAMES))
 
 

@@ -7,13 +7,13 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from binaryrelax.lab.recipes.cifar import PLUS
 from binaryrelax.lab.recipes.learning_rate import LearningRateSchedule, Steps
 from binaryrelax.lab.recipes.recipe import METHOD_NAMES, Recipe
 
 HOW_TO_READ = """\
 A recipe is called ROW-COLUMN, for example cifar10-resnet20-binary; rows with
--plus have another of each, such as cifar10-resnet20-binary-plus.
+-plus have another of each, such as cifar10-resnet20-binary-plus, and -tuned
+stands for cifar10-resnet20-binary-tuned and -ternary-tuned (docs/recipes.md).
 "exact" is short for ternary-exact: BinaryRelax with the exact projection.
 Figures are the paper's, in percent, top-1; a dot: not in the paper. All
 settings of all recipes: --json.
@@ -36,21 +36,21 @@ def recipes_table(recipes: Iterable[Recipe]) -> Group:
         if before not in (None, members[0].dataset):
             table.add_section()
         before = members[0].dataset
-        table.add_row(family, *_figures(members), PLUS if any(map(_is_plus, members)) else "")
+        table.add_row(family, *_figures(members), _variations(members))
     return Group(table, Text("\n".join([HOW_TO_READ, *_settings_lines(families)])))
 
 
 def _family(recipe: Recipe) -> str:
-    """The name without its method, which stands at the end but for -plus."""
-    return recipe.name.removesuffix(PLUS).removesuffix(f"-{recipe.method}")
+    """The name without its method, which stands at the end but for -plus or -tuned."""
+    return recipe.name.removesuffix(recipe.variation).removesuffix(f"-{recipe.method}")
 
 
-def _is_plus(recipe: Recipe) -> bool:
-    return recipe.name.endswith(PLUS)
+def _variations(members: list[Recipe]) -> str:
+    return " ".join(dict.fromkeys(recipe.variation for recipe in members if recipe.variation))
 
 
 def _figures(members: list[Recipe]) -> list[str]:
-    by_method = {recipe.method: recipe for recipe in members if not _is_plus(recipe)}
+    by_method = {recipe.method: recipe for recipe in members if not recipe.variation}
     return [_figure(by_method.get(method)) for method in METHOD_NAMES]
 
 
@@ -65,7 +65,7 @@ def _settings_lines(families: dict[str, list[Recipe]]) -> list[str]:
     owners: dict[str, list[str]] = {}
     for members in families.values():
         for relaxed in (recipe for recipe in members if recipe.is_relaxed):
-            owner = relaxed.dataset + (PLUS if _is_plus(relaxed) else "")
+            owner = relaxed.dataset + relaxed.variation
             known = owners.setdefault(_settings(relaxed), [])
             known.extend([owner] * (owner not in known))
     return [f"{', '.join(names)}\n    {settings}" for settings, names in owners.items()]
@@ -75,6 +75,7 @@ def _settings(recipe: Recipe) -> str:
     return (
         f"{recipe.epochs} epochs of batch {recipe.batch_size}, momentum {recipe.momentum:g}, "
         f"lr {recipe.lr:g} {_falling(recipe.lr_schedule)},\n    "
+        f"weight decay {recipe.weight_decay:g}, "
         f"λ from {recipe.initial_strength:g}, ×{recipe.growth:.4g} {_each(recipe)}, "
         f"∞ from epoch {recipe.phase_two_epoch} on"
     )

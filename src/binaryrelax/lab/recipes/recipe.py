@@ -17,6 +17,7 @@ METHOD_NAMES = {
     "ternary": "BinaryRelax ternary",
     "ternary-exact": "BinaryRelax ternary, exact",
 }
+PLUS, TUNED = "-plus", "-tuned"  # ends of names: our variations of a recipe of the paper
 FIXED = ("name", "dataset", "method", "paper_accuracy", "paper_accuracy_top5")
 ONLY_IF_SET = "only if set"  # results of before such a field was there stay what they are
 STRENGTH_SETTINGS = ("quantizer", "initial_strength", "growth", "growth_every_epochs")
@@ -88,6 +89,11 @@ class Recipe:
     def is_relaxed(self) -> bool:
         """Whether λ grows: BinaryRelax, neither float nor hard from the start."""
         return self.quantizer is not None and self.initial_strength != math.inf
+
+    @property
+    def variation(self) -> str:
+        """The end of the name that tells of a variation; empty if it is as in the paper."""
+        return next((end for end in (PLUS, TUNED) if self.name.endswith(end)), "")
 
     @property
     def num_growths(self) -> int:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from binaryrelax.lab.recipes.cifar import PLUS
 from binaryrelax.lab.recipes.cifar10 import CIFAR10_ROWS
 from binaryrelax.lab.recipes.cifar100 import CIFAR100_ROWS
 from binaryrelax.lab.recipes.demo import (
@@ -15,7 +14,8 @@ from binaryrelax.lab.recipes.demo import (
 )
 from binaryrelax.lab.recipes.imagenet import IMAGENET_ROWS
 from binaryrelax.lab.recipes.methods import PAPER_METHODS
-from binaryrelax.lab.recipes.recipe import METHOD_NAMES, Recipe
+from binaryrelax.lab.recipes.recipe import METHOD_NAMES, PLUS, Recipe
+from binaryrelax.lab.recipes.tuned import tuned_row
 
 EXACT_METHODS = ("float", "twn", "ternary", "ternary-exact")
 NETWORK_NAMES = {
@@ -65,6 +65,7 @@ TABLES = {
 OUR_TABLES = {
     "cifar10-exact": RecipeTable("CIFAR-10, exact ternary", _rows(CIFAR10_ROWS, EXACT_METHODS)),
     "cifar10-plus": RecipeTable("CIFAR-10, plus", _rows(CIFAR10_ROWS, METHOD_NAMES, PLUS)),
+    "cifar10-tuned": RecipeTable("CIFAR-10, tuned", (tuned_row(),)),
     "cifar100-exact": RecipeTable("CIFAR-100, exact ternary", _rows(CIFAR100_ROWS, EXACT_METHODS)),
     "cifar100-plus": RecipeTable("CIFAR-100, plus", _rows(CIFAR100_ROWS, METHOD_NAMES, PLUS)),
     "demo": RecipeTable(

@@ -14,7 +14,6 @@ from binaryrelax.lab.recipes import (
     RecipeTable,
     find_recipe,
 )
-from binaryrelax.lab.recipes.cifar import PLUS
 from binaryrelax.lab.report.runs import FinishedRun
 
 BASELINES = {"binary": "bwn", "ternary": "twn"}
@@ -139,14 +138,17 @@ def paper_grids(runs: Runs) -> list[Grid]:
 
 
 def our_grids(runs: Runs) -> list[Grid]:
-    """Our own tables as far as there are runs, and a last one for all other recipes."""
-    ours = _names(OUR_TABLES) - _names(TABLES)
-    grids = []
+    """Our own tables as far as there are runs, and a last one for all other recipes.
+
+    A row needs a run that no table before has shown: several begin with the same float network.
+    """
+    grids, known = [], _names(TABLES.values())
     for table in OUR_TABLES.values():
-        rows = [row for row in table.rows if any(r.name in ours & runs.keys() for r in row)]
+        new = runs.keys() - known
+        rows = [row for row in table.rows if any(recipe.name in new for recipe in row)]
         if rows:
             grids.append(_grid(replace(table, rows=tuple(rows)), runs))
-    known = _names(TABLES | OUR_TABLES)
+        known |= _names([table])
     others = {name: group for name, group in runs.items() if name not in known}
     return [*grids, _grid_of_others(others)] if others else grids
 
@@ -164,16 +166,15 @@ def comparisons(grids: Iterable[Grid]) -> list[Comparison]:
 
 def _grid(table: RecipeTable, runs: Runs) -> Grid:
     """The table with its runs; beside our schedule the paper's figures are those of its own."""
-    is_plus = table.recipes[0].name.endswith(PLUS)
     rows = []
     for recipes in table.rows:
         cells = []
         for recipe in recipes:
-            paper = find_recipe(recipe.name.removesuffix(PLUS))
+            paper = find_recipe(recipe.name.removesuffix(recipe.variation))
             figures = (paper.paper_accuracy, paper.paper_accuracy_top5)
             cells.append(Cell(recipe.method, runs.get(recipe.name, []), *figures))
         rows.append(Row(NETWORK_NAMES[recipes[0].network], cells))
-    label = "paper, its schedule" if is_plus else "paper"
+    label = "paper, its schedule" if table.recipes[0].variation else "paper"
     return Grid(table.title, list(table.methods), rows, label)
 
 
@@ -191,8 +192,8 @@ def _grid_of_others(runs: Runs) -> Grid:
     return Grid("Other lengths and settings", methods, rows)
 
 
-def _names(tables: dict[str, RecipeTable]) -> set[str]:
-    return {recipe.name for table in tables.values() for recipe in table.recipes}
+def _names(tables: Iterable[RecipeTable]) -> set[str]:
+    return {recipe.name for table in tables for recipe in table.recipes}
 
 
 def _best_top5(run: FinishedRun) -> float | None:

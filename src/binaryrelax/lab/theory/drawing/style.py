@@ -77,12 +77,17 @@ def legend_below(figure: Figure, axes: Axes, order: Sequence[int]) -> None:
 
 def write_figure(path: Path, figure: Figure) -> None:
     """Writes a PNG file of few colours: the same numbers give the same bytes."""
+    write_atomically(path, figure_bytes(figure))
+
+
+def figure_bytes(figure: Figure) -> bytes:
+    """The content of that file."""
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     image = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
     content = io.BytesIO()
     image.quantize(NUM_COLOURS, dither=Image.Dither.NONE).save(content, "PNG", optimize=True)
-    write_atomically(path, content.getvalue())
+    return content.getvalue()
 
 
 def by_method(records: Iterable[dict]) -> dict[str, list[dict]]:
