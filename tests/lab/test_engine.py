@@ -108,6 +108,7 @@ def test_quantized_runs_end_in_q_and_start_from_the_float_network(method, tiny_r
     num_values = 2 if method in ("bwn", "binary") else 3
     assert all(layer["distance"] == 0 for layer in layers)
     assert all(layer["distinct_values"] <= num_values for layer in layers)
+    assert all((layer["num_zeros"] > 0) == (num_values == 3) for layer in layers)
 
 
 def test_sizes_count_scales_and_float_layers(tiny_runs):

@@ -61,6 +61,7 @@ def _layer_record(name: str, weight: Tensor, quantizer: Quantizer | None) -> dic
         "name": name,
         "num_weights": num_weights,
         "distinct_values": distinct_values,
+        "num_zeros": num_weights - int(weight.count_nonzero()),
         "distance": gap,
         "in_q": inside,
         "stored_bits": stored_bits,

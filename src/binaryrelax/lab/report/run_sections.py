@@ -13,6 +13,7 @@ from binaryrelax.lab.report.svg import element
 LAYER_COLUMNS = {
     "num_weights": "weights",
     "distinct_values": "distinct values",
+    "num_zeros": "zeros",
     "in_q": "in Q",
     "distance": "distance to Q",
     "bits_per_weight": "bits per weight",
