@@ -1,6 +1,7 @@
 """Writes the figures in README and docs from the JSON files of runs and benchmarks.
 
-A page says where: everything between `<!-- figures: NAME -->` and `<!-- end -->` is replaced.
+A page says where: everything between `<!-- figures: NAME -->` and `<!-- end -->` is replaced. The
+pictures of docs/findings.md are drawn too.
 
     python tools/fill_figures.py            write the pages
     python tools/fill_figures.py --check    only say which pages are out of date (exit status 1)
@@ -11,26 +12,42 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
-from figures import cifar10, demo, packed, projection, step, theory
+from binaryrelax.lab.theory.drawing.style import figure_bytes
+from figures import cifar10, demo, findings, packed, projection, search, step, theory
 from figures.common import ROOT
+from figures.pictures import PICTURES
 
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 SECTIONS: dict[str, Callable[[], str]] = {
     name: section
-    for source in (demo, projection, step, cifar10, packed, theory)
+    for source in (demo, projection, step, cifar10, findings, search, packed, theory)
     for name, section in source.SECTIONS.items()
 }
 
 
 def main() -> int:
-    """Fill all pages; with --check, change nothing."""
-    stale = [page for page in PAGES if filled(page.read_text()) != page.read_text()]
-    for page in stale:
-        print(f"{page.relative_to(ROOT)}: {'out of date' if '--check' in sys.argv else 'written'}")
-        if "--check" not in sys.argv:
-            page.write_text(filled(page.read_text()))
-    return 1 if stale and "--check" in sys.argv else 0
+    """Fill all pages and draw all pictures; with --check, change nothing."""
+    only_check = "--check" in sys.argv
+    wanted = {page: filled(page.read_text()).encode() for page in PAGES}
+    wanted |= {picture_file(name): figure_bytes(draw()) for name, draw in PICTURES.items()}
+    stale = {
+        path: content
+        for path, content in wanted.items()
+        if not path.is_file() or path.read_bytes() != content
+    }
+    for path, content in stale.items():
+        print(f"{path.relative_to(ROOT)}: {'out of date' if only_check else 'written'}")
+        if not only_check:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+    return 1 if stale and only_check else 0
+
+
+def picture_file(name: str) -> Path:
+    """Where a picture of the findings is."""
+    return ROOT / "docs" / "images" / "findings" / f"{name}.png"
 
 
 def filled(text: str) -> str:

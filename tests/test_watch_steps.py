@@ -1,0 +1,45 @@
+"""The experiments that watch single steps, on a handful of images."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from binaryrelax import Ternary
+from tests.lab.tiny import tiny_data, tiny_recipe
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
+import watch_steps
+
+
+@pytest.fixture(scope="module")
+def initial():
+    return watch_steps.started(tiny_recipe("float"), tiny_data()).model.state_dict()
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_jumps_are_shares_of_each_layer(exact, initial):
+    recipe = tiny_recipe("ternary", epochs=40)
+    recipe = replace(recipe, quantizer=Ternary()) if exact else recipe
+    record = watch_steps.jumps(recipe, tiny_data(), initial)
+    assert record["steps"] == 2 * (watch_steps.JUMP_EPOCHS - watch_steps.FIRST_EPOCHS)
+    assert [layer["num_weights"] for layer in record["layers"]] == [144, 4608, 18432, 73728]
+    for layer in record["layers"]:
+        assert 0 <= layer["level_flips"]["median"] <= layer["level_flips"]["largest"] <= 1
+        assert 0 < layer["zeros"]["least"] <= layer["zeros"]["most"] < 1
+
+
+def test_flips_are_counted_for_single_steps(initial):
+    recipe = replace(tiny_recipe("bwn"), lr_schedule=watch_steps.Steps(milestones=(2, 3)))
+    record = watch_steps.flips(recipe, tiny_data(), initial)
+    assert [epoch["lr"] for epoch in record["epochs"]] == pytest.approx([0.1, 0.1, 0.01, 0.001])
+    for epoch in record["epochs"]:
+        assert 0 <= epoch["flips_a_step"] < 0.5 and 0 < epoch["at_the_border"] < 0.1
+    assert record["epochs"][0]["flips_a_step"] > record["epochs"][-1]["flips_a_step"]
+
+
+def test_the_long_recipe_has_the_steps_of_the_paper():
+    recipe = watch_steps.decaying(0.0)
+    assert (recipe.momentum, recipe.weight_decay) == (0.95, 0.0)
+    assert recipe.lr_schedule.milestones == (12, 24) and recipe.epochs == 60
