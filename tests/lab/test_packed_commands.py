@@ -61,6 +61,14 @@ def test_certificate_shows_every_layer_and_the_savings(files):
     assert f"{certificate.saving:.1f} times less" in done.stdout
 
 
+def test_certificate_can_try_the_network_on_the_test_images(files):
+    file = files / "ternary.safetensors"
+    done = invoke("certify", file, "--accuracy")
+    assert done.exit_code == 0, done.output
+    accuracy = accuracy_of(load_packed_run(file)[0], load_fashion_mnist(), Machine())
+    assert f"accuracy  {accuracy:.2f} % of 2,000 test images" in done.stdout
+
+
 def test_changed_file_exits_with_1_and_names_the_layer(files, tmp_path):
     content = bytearray((files / "binary.safetensors").read_bytes())
     codes = load_file(files / "binary.safetensors")["block4.conv.codes"].numpy().tobytes()

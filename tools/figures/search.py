@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from statistics import fmean
 
+from binaryrelax import certify
 from binaryrelax.lab.recipes import cifar10_resnet20
 from binaryrelax.lab.recipes.search import (
     EPOCHS,
@@ -16,7 +18,7 @@ from binaryrelax.lab.recipes.search import (
     Change,
 )
 from binaryrelax.lab.recipes.tuned import CHOSEN
-from figures.common import table
+from figures.common import RESULTS, ROOT, read, table
 from figures.evidence import best, last, runs_of, spread
 
 METHODS = {"binary": "1 bit", "ternary": "ternary"}
@@ -84,6 +86,43 @@ def tuned() -> str:
     return table(("weights", "recipe", "last", "best of Phase II", "seeds"), rows)
 
 
+def recalibration() -> str:
+    """Batch statistics measured anew after training."""
+    records = read(RESULTS / "findings" / "recalibration.json")["records"]
+    rows = []
+    for name in dict.fromkeys(record["recipe"] for record in records):
+        mine = [record for record in records if record["recipe"] == name]
+        figures = [spread(r[key] for r in mine) for key in ("as_trained", "recalibrated")]
+        gains = spread((r["recalibrated"] - r["as_trained"] for r in mine), signed=True)
+        rows.append((f"`{name}`", *figures, gains, str(len(mine))))
+    return table(("recipe", "as trained", "recalibrated", "gain", "seeds"), rows)
+
+
+def networks() -> str:
+    """The networks that are shipped, as their files and results say."""
+    records = read(RESULTS / "findings" / "recalibration.json")["records"]
+    again = {(record["recipe"], record["seed"]): record["as_trained"] for record in records}
+    rows = []
+    for file in sorted((ROOT / "networks").glob("*.safetensors")):
+        certificate = certify(file)
+        run = runs_of(certificate.about["name"])[int(certificate.about["seed"])]
+        widths = sum(layer.num_bytes for layer in certificate.layers) * 8
+        weights = sum(math.prod(layer.shape) for layer in certificate.layers)
+        rows.append(
+            (
+                f"[{file.name}](../networks/{file.name})",
+                f"{certificate.file_bytes:,}",
+                f"{widths / weights:.2f}",
+                f"{certificate.saving:.1f}×",
+                f"{last(run):.2f}",
+                f"{again[run.name, run.seed]:.2f}",
+                "yes" if certificate.ok else "**no**",
+            )
+        )
+    headings = ("network", "bytes", "bits per quantized weight", "smaller than float32")
+    return table((*headings, "test accuracy, last epoch", "on a CPU", "certified"), rows)
+
+
 def chosen() -> str:
     """What the tuned recipes change of -plus."""
     return "\n".join(f"* {bits}: {_words(CHOSEN[method])}" for method, bits in METHODS.items())
@@ -94,4 +133,6 @@ SECTIONS = {
     "recipes-second-round": second_round,
     "recipes-tuned": tuned,
     "recipes-chosen": chosen,
+    "recipes-recalibration": recalibration,
+    "recipes-networks": networks,
 }

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from binaryrelax import Certificate, certify as certify_file
 from binaryrelax.cli.errors import one_line_errors
-from binaryrelax.cli.options import DebugOption
+from binaryrelax.cli.options import DataOption, DebugOption, DownloadOption
 from binaryrelax.cli.speech import say
 
 MOST_LEVELS = 7  # of a codebook that is shown in full
@@ -19,6 +19,11 @@ MOST_LEVELS = 7  # of a codebook that is shown in full
 def certify(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(help="A packed network.")],
+    accuracy: Annotated[
+        bool, typer.Option("--accuracy", help="Also try the network on all test images.")
+    ] = False,
+    data: DataOption = None,
+    download: DownloadOption = False,
     debug: DebugOption = False,
 ) -> None:
     """Show what a packed file holds, layer by layer, counted from its bytes.
@@ -28,6 +33,8 @@ def certify(
     Examples:
 
         binaryrelax certify binary.safetensors
+
+        binaryrelax certify networks/cifar10-resnet20-binary-tuned.safetensors --accuracy --data DIR
     """
     console = Console()
     with one_line_errors(debug or context.obj):
@@ -41,6 +48,11 @@ def certify(
             raise ValueError(certificate.reason)
         for line in _summary(certificate):
             say(console, line)
+        if accuracy:
+            from binaryrelax.lab.packing import accuracy_of_file
+
+            percentage, num_images = accuracy_of_file(file, data=data, download=download)
+            say(console, f"accuracy  {percentage:.2f} % of {num_images:,} test images")
 
 
 def _table(certificate: Certificate) -> Table:

@@ -9,7 +9,7 @@ import pytest
 from binaryrelax import Ternary
 from tests.lab.tiny import tiny_data, tiny_recipe
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 import watch_steps
 
 

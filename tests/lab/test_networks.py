@@ -1,0 +1,41 @@
+"""The trained networks that are shipped: what they are, by their bytes and by the results."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from binaryrelax import certify
+from binaryrelax.lab.engine import read_json
+from binaryrelax.lab.packing import load_packed_run
+
+ROOT = Path(__file__).parents[2]
+FILES = sorted((ROOT / "networks").glob("*.safetensors"))
+
+
+def test_there_are_some():
+    assert len(FILES) >= 2
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_network_is_the_one_that_its_result_tells_of(file):
+    certificate = certify(file)
+    assert certificate.ok
+    about = certificate.about
+    assert about["name"] == file.stem
+    result = read_json(ROOT / "results" / "cifar10" / file.stem / f"seed{about['seed']}.json")
+    assert about["weights"] == result["weights"]["digest"]
+    assert result["summary"]["in_q"] is True
+    levels = {"binary": 2, "ternary": 3}[result["recipe"]["method"]]
+    assert all(layer.distinct_values == levels for layer in certificate.layers)
+    layers = {layer["name"]: layer for layer in result["weights"]["layers"]}
+    for layer in certificate.layers:
+        trained = layers[f"{layer.name}.weight"]
+        assert layer.zeros == pytest.approx(trained["num_zeros"] / trained["num_weights"])
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_network_is_built_and_takes_images(file):
+    model, shape = load_packed_run(file)
+    scores = model(torch.zeros(2, *shape))
+    assert scores.shape == (2, 10) and scores.isfinite().all()
