@@ -163,6 +163,17 @@ def test_campaign_goes_on_elsewhere_to_the_same_bits(tmp_path):
     assert evidence(here) == evidence(whole)
 
 
+def test_small_ancestor_stays_in_the_state_of_a_finished_campaign(tmp_path, monkeypatch):
+    """More seeds or methods may be asked for later."""
+    campaign = Campaign(recipes=small_table(), out=tmp_path)
+    carry_on(campaign)
+    assert not campaign.missing()
+    ancestor = tmp_path / "runs" / "tiny-float" / "seed0" / "final.safetensors"
+    assert [path for path in campaign.state_files() if path.suffix != ".json"] == [ancestor]
+    monkeypatch.setattr("binaryrelax.lab.campaign.SMALL", 1000)
+    assert [path for path in campaign.state_files() if path.suffix != ".json"] == []
+
+
 def test_state_is_results_ancestors_and_checkpoints_but_not_finished_networks(tmp_path):
     campaign = Campaign(recipes=small_table(), out=tmp_path)
     diary = Diary()

@@ -1,4 +1,4 @@
-"""The runs on CIFAR-10, and what is asked of them: by seed, in pairs, around the end of Phase I."""
+"""The runs, and what is asked of them: by seed, in pairs, around the end of Phase I."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ NETWORKS = {
 
 @cache
 def all_runs() -> Runs:
-    """Every result on CIFAR-10 by its recipe."""
-    return by_recipe(collect_runs(RESULTS / "cifar10").runs)
+    """Every result by its recipe."""
+    return by_recipe(collect_runs(RESULTS).runs)
 
 
 def runs_of(recipe: str) -> dict[int, FinishedRun]:
@@ -40,8 +40,8 @@ def last(run: FinishedRun) -> float:
 
 
 def late(run: FinishedRun) -> float:
-    """The mean accuracy over the last epochs: the very last one may be a lucky or unlucky one."""
-    return fmean(run.accuracies[-LATE_EPOCHS:])
+    """The mean over the last epochs of Phase II: the very last may be a lucky or unlucky one."""
+    return fmean(run.accuracies[run.phase_two_epoch :][-LATE_EPOCHS:])
 
 
 def best(run: FinishedRun) -> float:

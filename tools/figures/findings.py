@@ -6,6 +6,7 @@ from statistics import stdev
 from typing import Any
 
 from binaryrelax.lab.recipes import METHOD_NAMES, find_recipe
+from binaryrelax.lab.recipes.recipe import TUNED
 from binaryrelax.lab.report.runs import FinishedRun
 from figures.common import RESULTS, read, table
 from figures.evidence import (
@@ -72,19 +73,15 @@ def swing(run: FinishedRun) -> float:
 def last_and_best() -> str:
     """By how much the best epoch of Phase II flatters, for ResNet-20."""
     rows = []
-    for method in PAPER_METHODS:
-        cells = []
-        for end in SCHEDULES:
+    for end, schedule in (*SCHEDULES.items(), (TUNED, "annealed, tuned")):
+        for method in PAPER_METHODS:
             runs = runs_of(f"cifar10-resnet20-{method}{end}").values()
-            gaps = [best(run) - last(run) for run in runs]
-            cells += [spread(map(last, runs)), spread(gaps), spread(map(swing, runs))]
-        rows.append((METHOD_NAMES[method], *cells))
-    headings = [
-        f"{words}, {schedule}"
-        for schedule in SCHEDULES.values()
-        for words in ("last", "best − last", f"deviation over {LATE_EPOCHS} epochs")
-    ]
-    return table(("ResNet-20", *headings), rows)
+            if runs:
+                gaps = spread(best(run) - last(run) for run in runs)
+                figures = spread(map(last, runs)), gaps, spread(map(swing, runs))
+                rows.append((schedule, METHOD_NAMES[method], *figures, str(len(runs))))
+    headings = ("schedule", "ResNet-20", "last", "best of Phase II − last")
+    return table((*headings, f"deviation over the last {LATE_EPOCHS} epochs", "seeds"), rows)
 
 
 def final_strength(recipe_name: str) -> str:
@@ -129,9 +126,10 @@ def phase_two() -> str:
 
 
 def _tells_of_strength(recipe: str) -> bool:
-    """Whether it is a recipe of its own, or a try that changes at most λ."""
-    changes = recipe.removesuffix(HELD_OUT).split("+")[1:]
-    return all(change.startswith(("growth", "weight_decay=3e-4")) for change in changes)
+    """Whether it is a recipe for CIFAR-10 as it is listed, or a try that changes at most λ."""
+    name, *changes = recipe.removesuffix(HELD_OUT).split("+")
+    changes_strength = all(c.startswith(("growth", "weight_decay=3e-4")) for c in changes)
+    return name.startswith("cifar10") and changes_strength
 
 
 def around_phase_two(run: FinishedRun) -> tuple[float, ...]:
@@ -147,6 +145,7 @@ def exact() -> str:
         name: (f"{network}-ternary-exact{end}", f"{network}-ternary{end}")
         for name, network, end in settings()
     }
+    pairs["the demo"] = "demo-ternary+quantizer=Ternary()", "demo-ternary"
     for decay, shown in DECAYS.items():
         threshold = f"cifar10-resnet20-ternary-plus{decay}"
         tried = f"{threshold}+quantizer=Ternary(){HELD_OUT}", f"{threshold}{HELD_OUT}"

@@ -26,7 +26,7 @@ from binaryrelax.lab.jobs import enough_threads
 from binaryrelax.lab.recipes import OUR_TABLES, SEARCHES, TABLES, Recipe
 
 RESERVE_SECONDS = 15.0  # kept for the last checkpoints
-LARGEST_CHECKPOINT = 16 << 20  # bytes; runs with larger ones begin anew on another machine
+SMALL = 16 << 20  # bytes; runs with larger checkpoints begin anew on another machine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,13 +78,22 @@ class Campaign:
         return folder / f"seed{job.seed}.json"
 
     def state_files(self) -> list[Path]:
-        """What another machine needs to go on: results, float ancestors, small checkpoints."""
+        """What another machine needs to go on: results, float ancestors, small checkpoints.
+
+        Small ancestors go along even if nothing waits for them now: more seeds may follow.
+        """
         missing = replace(self, only=("*",)).missing()  # of the table, whatever was asked for
-        parents = {job.initial for job in missing if job.initial}
+        waited_for = {job.initial for job in missing}
+        ancestors = {recipe.starts_from for recipe in self.recipes}
+        networks = sorted((self.out / "runs").glob(f"*/seed*/{FINAL_NAME}"))
+        parents = [
+            path
+            for path in networks
+            if path in waited_for or (path.parts[-3] in ancestors and _is_small(path))
+        ]
         unfinished = [path for job in missing for path in checkpoints(job.folder)[:1]]
-        small = [path for path in unfinished if path.stat().st_size <= LARGEST_CHECKPOINT]
         results = sorted((self.out / "results").rglob("*.json"))
-        return [*results, *sorted(p for p in parents if p.is_file()), *small]
+        return [*results, *parents, *filter(_is_small, unfinished)]
 
     def missing(self) -> list[Job]:
         """The cells without a result, and the ancestors that they need and that are not there."""
@@ -92,6 +101,10 @@ class Campaign:
         wanted = [job for job in jobs if not self.result_file(job).is_file()]
         parents = {job.initial for job in wanted if job.initial and not job.initial.is_file()}
         return [job for job in jobs if job in wanted or job.folder / FINAL_NAME in parents]
+
+
+def _is_small(path: Path) -> bool:
+    return path.stat().st_size <= SMALL
 
 
 @dataclass
