@@ -67,6 +67,8 @@ def test_certificate_can_try_the_network_on_the_test_images(files):
     assert done.exit_code == 0, done.output
     accuracy = accuracy_of(load_packed_run(file)[0], load_fashion_mnist(), Machine())
     assert f"accuracy  {accuracy:.2f} % of 2,000 test images" in done.stdout
+    done = invoke("certify", file, "--data", "somewhere")
+    assert done.exit_code == 2 and "images are for --accuracy" in done.output
 
 
 def test_changed_file_exits_with_1_and_names_the_layer(files, tmp_path):

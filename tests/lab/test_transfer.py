@@ -170,7 +170,7 @@ def test_small_ancestor_stays_in_the_state_of_a_finished_campaign(tmp_path, monk
     assert not campaign.missing()
     ancestor = tmp_path / "runs" / "tiny-float" / "seed0" / "final.safetensors"
     assert [path for path in campaign.state_files() if path.suffix != ".json"] == [ancestor]
-    monkeypatch.setattr("binaryrelax.lab.campaign.SMALL", 1000)
+    monkeypatch.setattr("binaryrelax.lab.campaign.LARGEST_CARRIED", 1000)
     assert [path for path in campaign.state_files() if path.suffix != ".json"] == []
 
 

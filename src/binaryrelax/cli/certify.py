@@ -37,6 +37,8 @@ def certify(
         binaryrelax certify networks/cifar10-resnet20-binary-tuned.safetensors --accuracy --data DIR
     """
     console = Console()
+    if (data or download) and not accuracy:
+        raise typer.BadParameter("images are for --accuracy, which is not there")
     with one_line_errors(debug or context.obj):
         certificate = certify_file(file)
         if certificate.layers:
@@ -49,10 +51,19 @@ def certify(
         for line in _summary(certificate):
             say(console, line)
         if accuracy:
-            from binaryrelax.lab.packing import accuracy_of_file
+            say(console, _accuracy(file, certificate, data, download))
 
-            percentage, num_images = accuracy_of_file(file, data=data, download=download)
-            say(console, f"accuracy  {percentage:.2f} % of {num_images:,} test images")
+
+def _accuracy(file: Path, certificate: Certificate, data: Path | None, download: bool) -> str:
+    """What the network makes of the test images, on a CPU, from its packed weights."""
+    from binaryrelax.lab.data import load_dataset
+    from binaryrelax.lab.engine import Machine
+    from binaryrelax.lab.packing import accuracy_of, load_packed_run
+
+    model, _ = load_packed_run(file)
+    images = load_dataset(certificate.about["dataset"], data=data, download=download)
+    accuracy = accuracy_of(model, images, Machine())
+    return f"accuracy  {accuracy:.2f} % of {images.num_test:,} test images"
 
 
 def _table(certificate: Certificate) -> Table:

@@ -26,7 +26,7 @@ from binaryrelax.lab.jobs import enough_threads
 from binaryrelax.lab.recipes import OUR_TABLES, SEARCHES, TABLES, Recipe
 
 RESERVE_SECONDS = 15.0  # kept for the last checkpoints
-SMALL = 16 << 20  # bytes; runs with larger checkpoints begin anew on another machine
+LARGEST_CARRIED = 16 << 20  # bytes; runs with larger checkpoints begin anew on another machine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +104,7 @@ class Campaign:
 
 
 def _is_small(path: Path) -> bool:
-    return path.stat().st_size <= SMALL
+    return path.stat().st_size <= LARGEST_CARRIED
 
 
 @dataclass

@@ -18,7 +18,7 @@ from binaryrelax import (
     save_packed,
     select_weights,
 )
-from binaryrelax.lab.data import IMAGE_SHAPES, NUM_CLASSES, ImageSource, load_dataset
+from binaryrelax.lab.data import IMAGE_SHAPES, NUM_CLASSES, ImageSource
 from binaryrelax.lab.engine import FINAL_NAME, RESULT_NAME, Machine, read_json
 from binaryrelax.lab.engine.evaluation import Evaluation
 from binaryrelax.lab.engine.files import digest_of
@@ -100,21 +100,6 @@ def load_packed_run(file: Path) -> tuple[nn.Module, tuple[int, int, int]]:
     with torch.device("meta"):
         model = _network(about["network"], about["dataset"])
     return load_packed(file, model), IMAGE_SHAPES[about["dataset"]]
-
-
-def accuracy_of_file(
-    file: Path, *, data: Path | None = None, download: bool = False
-) -> tuple[float, int]:
-    """Percentage of the test images that a network of the lab gets right, and how many there are.
-
-    It runs on the CPU, from the packed weights; see `load_dataset` for where the images are.
-
-    Raises:
-        PackedFileError: the file does not say which network it holds.
-    """
-    model, _ = load_packed_run(file)
-    images = load_dataset(certify(file).about["dataset"], data=data, download=download)
-    return accuracy_of(model, images, Machine()), images.num_test
 
 
 def accuracy_of(model: nn.Module, data: ImageSource, machine: Machine) -> float:

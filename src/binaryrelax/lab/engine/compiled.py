@@ -10,13 +10,18 @@ class Compiled:
     """A module through torch.compile, for batches of one length.
 
     The one short batch at the end of an epoch is not worth a second compilation. What cannot be
-    compiled is called as it is, and `note` is told, once.
+    compiled is called as it is.
+
+    Args:
+        module: what is called.
+        length: of the batches that are worth it.
+        slower: told if it cannot be compiled, and why.
     """
 
-    def __init__(self, module: nn.Module, *, length: int, note: Callable[[str], None]) -> None:
+    def __init__(self, module: nn.Module, *, length: int, slower: Callable[[str], None]) -> None:
         config = torch._dynamo.config  # many networks may be compiled in one process
         config.recompile_limit = max(config.recompile_limit, 64)
-        self.plain, self.length, self.note = module, length, note
+        self.plain, self.length, self.slower = module, length, slower
         self.fast = torch.compile(module, dynamic=False)
 
     def __call__(self, *batch: Tensor) -> Tensor:
@@ -25,6 +30,6 @@ class Compiled:
         try:
             return self.fast(*batch)
         except Exception as error:  # dynamo and inductor raise many kinds
-            self.note(f"not compiled, steps are slower: {str(error).splitlines()[0]}")
+            self.slower((str(error) or type(error).__name__).splitlines()[0])
             self.length = 0
             return self.plain(*batch)

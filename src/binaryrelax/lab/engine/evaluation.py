@@ -38,7 +38,11 @@ class Evaluation:
         self._count: Callable[..., None] = self._count_right
         if machine.is_gpu and not machine.ranks.is_group:
             if often:
-                self._right = Compiled(self._right, length=self._batch_size, note=note)
+                self._right = Compiled(
+                    self._right,
+                    length=self._batch_size,
+                    slower=lambda why: note(f"not compiled, evaluation is slower: {why}"),
+                )
             self._count = GraphedFunction(self._count_right)
 
     @torch.no_grad()

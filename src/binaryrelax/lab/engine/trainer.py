@@ -64,7 +64,11 @@ class Trainer:
         if machine.is_gpu and machine.ranks.is_group:
             self.note("several processes: each step is launched kernel by kernel, not as a graph")
         elif machine.is_gpu:
-            self._loss = Compiled(self._loss, length=self.recipe.batch_size, note=self.note)
+            self._loss = Compiled(
+                self._loss,
+                length=self.recipe.batch_size,
+                slower=lambda why: self.note(f"not compiled, steps are slower: {why}"),
+            )
             self._step = GraphedFunction(
                 self._take_step,
                 before_replay=self._prepare_replay,

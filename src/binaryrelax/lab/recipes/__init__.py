@@ -59,7 +59,7 @@ def find_recipe(name: str) -> Recipe:
     close = get_close_matches(name, recipes, n=5)
     close += [other for other in recipes if other.startswith(name) and other not in close]
     hint = f"did you mean {', '.join(close[:5])}? " if close else ""
-    raise ValueError(f"no recipe is called {name!r}; {hint}`binaryrelax recipes` lists all")
+    raise ValueError(f"no recipe is called {unchanged!r}; {hint}`binaryrelax recipes` lists all")
 
 
 def describe_recipes() -> list[dict[str, Any]]:

@@ -92,7 +92,7 @@ class Recipe:
 
     @property
     def variation(self) -> str:
-        """The end of the name that tells of a variation; empty if it is as in the paper."""
+        """The end of the name, if it is that of one of our variations; empty otherwise."""
         return next((end for end in (PLUS, TUNED) if self.name.endswith(end)), "")
 
     @property
@@ -167,6 +167,9 @@ class Recipe:
 
     def _refuse_settings_without_effect(self, values: Mapping[str, Any]) -> None:
         """A name must not tell of a setting that the run never looks at."""
+        if "starts_from" in values and self.starts_from == values["starts_from"]:
+            start = self.starts_from or "random weights"
+            raise ValueError(f"--set starts_from: {self.name} starts from {start} anyway")
         for key in STRENGTH_SETTINGS:
             if key in values and self.quantizer is None:
                 raise ValueError(

@@ -1,8 +1,10 @@
 """Recipes that were tried on the way to better ones, judged by held-out training images.
 
 5,000 of CIFAR-10's 50,000 training images are held out, for the float ancestor too; the test images
-are not looked at. Shorter than what they are tried for: 100 epochs, all else stretched along.
+are not looked at. Shorter than what they are tried for: 100 epochs, all else in proportion.
 """
+
+from dataclasses import dataclass
 
 from binaryrelax.lab.recipes.cifar10 import cifar10_resnet20
 from binaryrelax.lab.recipes.recipe import Recipe
@@ -11,51 +13,93 @@ Change = dict[str, str]
 
 HELD_OUT = {"held_out": "5000"}
 EPOCHS = 100
+METHODS = ("binary", "ternary")
+
+
+@dataclass(frozen=True)
+class Round:
+    """Changes of -plus that were tried one at a time.
+
+    Args:
+        base: a change that all of them have.
+        changes: what was tried with every method; numbers are those of 300 epochs.
+        only_for: what was tried with one method only.
+    """
+
+    base: Change
+    changes: tuple[Change, ...]
+    only_for: dict[str, tuple[Change, ...]]
+
+    def of(self, method: str) -> list[Change]:
+        """All changes that were tried with a method, the base first."""
+        return [self.base | change for change in ({}, *self.changes, *self.only_for[method])]
+
+
+BINARY_CONNECT = {"initial_strength": "inf"}
+SMALLER_STRENGTH = {"growth": "1.01"}  # λ ends Phase I at 11 instead of 114
+LARGER_STRENGTH = {"growth": "1.03"}  # ... at 1,170
 EXACT = {"quantizer": "Ternary()"}
-OTHER_STRENGTHS: tuple[Change, ...] = (  # numbers are those of 300 epochs
-    {"phase_two_epoch": "285"},
-    {"growth": "1.01"},  # λ ends Phase I at 11 instead of 114
-    {"initial_strength": "inf"},  # BinaryConnect
-)
-FIRST_ROUND: tuple[Change, ...] = (  # one change of -plus at a time
-    {},
-    {"weight_decay": "0"},
-    {"weight_decay": "3e-5"},
-    {"weight_decay": "3e-4"},
-    {"weight_decay": "1e-3"},
-    {"lr": "0.05"},
-    {"lr": "0.2"},
-    {"momentum": "0.95"},
-    {"phase_two_epoch": "150"},
-    *OTHER_STRENGTHS,
-    {"growth": "1.03"},  # λ ends Phase I at 1,170
-    {"starts_from": "none"},  # random weights instead of a trained float network
-)
-FIRST_ROUND_OF: dict[str, tuple[Change, ...]] = {
-    "binary": ({"quantizer": "Binary(granularity=PerChannel())"},),
-    "ternary": ({"quantizer": "TernaryThreshold(ratio=0.7, granularity=PerChannel())"}, EXACT),
-}
-# More weight decay was the one large gain of the first tries; the rest is tried again on top of it.
+FROM_RANDOM_WEIGHTS = {"starts_from": "none"}
+LATE_PHASE_TWO = {"phase_two_epoch": "285"}
 MORE_DECAY = {"weight_decay": "3e-4"}
-SECOND_ROUND: tuple[Change, ...] = (*OTHER_STRENGTHS, {"momentum": "0.95"}, {"starts_from": "none"})
-SECOND_ROUND_OF: dict[str, tuple[Change, ...]] = {"binary": (), "ternary": (EXACT,)}
+ROUNDS = (
+    Round(
+        base={},
+        changes=(
+            {"weight_decay": "0"},
+            {"weight_decay": "3e-5"},
+            MORE_DECAY,
+            {"weight_decay": "1e-3"},
+            {"lr": "0.05"},
+            {"lr": "0.2"},
+            {"momentum": "0.95"},
+            {"phase_two_epoch": "150"},
+            LATE_PHASE_TWO,
+            SMALLER_STRENGTH,
+            BINARY_CONNECT,
+            LARGER_STRENGTH,
+            FROM_RANDOM_WEIGHTS,
+        ),
+        only_for={
+            "binary": ({"quantizer": "Binary(granularity=PerChannel())"},),
+            "ternary": (
+                {"quantizer": "TernaryThreshold(ratio=0.7, granularity=PerChannel())"},
+                EXACT,
+            ),
+        },
+    ),
+    Round(  # more decay was the largest gain of the first tries: the rest on top of it
+        base=MORE_DECAY,
+        changes=(
+            LATE_PHASE_TWO,
+            SMALLER_STRENGTH,
+            BINARY_CONNECT,
+            {"momentum": "0.95"},
+            FROM_RANDOM_WEIGHTS,
+        ),
+        only_for={"binary": (), "ternary": (EXACT,)},
+    ),
+)
+
+
+def tried(method: str, change: Change) -> Recipe:
+    """The recipe of a try: -plus with a change, shortened, with images held out."""
+    plus = cifar10_resnet20(f"{method}-plus")
+    return plus.with_settings(change | HELD_OUT).with_epochs(EPOCHS)
 
 
 def resnet20_search() -> tuple[Recipe, ...]:
-    """Every try, after the float network that they start from."""
-    start = cifar10_resnet20("float-plus").with_settings(HELD_OUT).with_epochs(EPOCHS)
-    tried = [
-        cifar10_resnet20(f"{method}-plus").with_settings(change | HELD_OUT).with_epochs(EPOCHS)
-        for method in FIRST_ROUND_OF
-        for change in changes_of(method)
+    """Every try once, after the float network that they start from."""
+    everything = [
+        tried("float", {}),
+        *(
+            tried(method, change)
+            for method in METHODS
+            for one in ROUNDS
+            for change in one.of(method)
+        ),
     ]
-    return start, *tried
-
-
-def changes_of(method: str) -> list[Change]:
-    """What was changed of -plus, round by round."""
-    second = (*SECOND_ROUND, *SECOND_ROUND_OF[method])
-    return [*FIRST_ROUND, *FIRST_ROUND_OF[method], *(MORE_DECAY | change for change in second)]
+    return tuple({recipe.name: recipe for recipe in everything}.values())
 
 
 SEARCHES = {"cifar10-search": resnet20_search()}

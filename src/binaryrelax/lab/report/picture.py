@@ -32,6 +32,11 @@ SIZE_INCHES, DOTS_PER_INCH = (16, 7), 100
 
 def write_picture(path: Path, runs: list[FinishedRun]) -> None:
     """Draws the picture and writes it as a PNG file of few colours."""
+    write_atomically(path, picture_bytes(runs))
+
+
+def picture_bytes(runs: list[FinishedRun]) -> bytes:
+    """The content of that file: the same runs give the same bytes."""
     figure = Figure(figsize=SIZE_INCHES, dpi=DOTS_PER_INCH, facecolor="white")
     left, right = figure.add_gridspec(
         1, 2, width_ratios=(1.15, 1), left=0.05, right=0.985, top=0.88, bottom=0.17, wspace=0.1
@@ -43,7 +48,7 @@ def write_picture(path: Path, runs: list[FinishedRun]) -> None:
     image = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
     content = io.BytesIO()
     image.quantize(128, dither=Image.Dither.NONE).save(content, "PNG", optimize=True)
-    write_atomically(path, content.getvalue())
+    return content.getvalue()
 
 
 def _draw_curves(axes: Axes, runs: list[FinishedRun]) -> None:
