@@ -1,7 +1,7 @@
 """Writes the figures in README and docs from the JSON files of runs and benchmarks.
 
 A page says where: everything between `<!-- figures: NAME -->` and `<!-- end -->` is replaced. The
-pictures of docs/findings.md are drawn too.
+pictures in docs/images are drawn from such files too.
 
     python tools/fill_figures.py            write the pages
     python tools/fill_figures.py --check    only say which pages are out of date (exit status 1)
@@ -14,7 +14,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from binaryrelax.lab.theory.drawing.style import figure_bytes
 from figures import cifar10, demo, findings, packed, projection, search, step, theory
 from figures.common import ROOT
 from figures.pictures import PICTURES
@@ -31,7 +30,7 @@ def main() -> int:
     """Fill all pages and draw all pictures; with --check, change nothing."""
     only_check = "--check" in sys.argv
     wanted = {page: filled(page.read_text()).encode() for page in PAGES}
-    wanted |= {picture_file(name): figure_bytes(draw()) for name, draw in PICTURES.items()}
+    wanted |= {picture_file(name): draw() for name, draw in PICTURES.items()}
     stale = {
         path: content
         for path, content in wanted.items()
@@ -46,8 +45,8 @@ def main() -> int:
 
 
 def picture_file(name: str) -> Path:
-    """Where a picture of the findings is."""
-    return ROOT / "docs" / "images" / "findings" / f"{name}.png"
+    """Where a picture is."""
+    return ROOT / "docs" / "images" / f"{name}.png"
 
 
 def filled(text: str) -> str:

@@ -13,8 +13,14 @@ ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "networks").glob("*.safetensors"))
 
 
-def test_there_are_some():
+def test_all_of_them_were_tried_on_the_test_images():
+    records = read_json(ROOT / "results" / "findings" / "networks.json")["records"]
+    assert [record["file"] for record in records] == [file.name for file in FILES]
     assert len(FILES) >= 2
+    for record, file in zip(records, FILES, strict=True):
+        seed = certify(file).about["seed"]
+        result = read_json(ROOT / "results" / "cifar10" / file.stem / f"seed{seed}.json")
+        assert record["accuracy"] == pytest.approx(result["summary"]["last"], abs=0.15)
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from binaryrelax import Ternary
+from binaryrelax.lab.recipes import Steps, cifar10_resnet20
 from tests.lab.tiny import tiny_data, tiny_recipe
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
@@ -20,10 +21,10 @@ def initial():
 
 @pytest.mark.parametrize("exact", [False, True])
 def test_jumps_are_shares_of_each_layer(exact, initial):
-    recipe = tiny_recipe("ternary", epochs=40)
+    recipe = tiny_recipe("ternary")
     recipe = replace(recipe, quantizer=Ternary()) if exact else recipe
-    record = watch_steps.jumps(recipe, tiny_data(), initial)
-    assert record["steps"] == 2 * (watch_steps.JUMP_EPOCHS - watch_steps.FIRST_EPOCHS)
+    record = watch_steps.jumps(recipe, tiny_data(), initial, range(1, 3))
+    assert record["steps"] == 4
     assert [layer["num_weights"] for layer in record["layers"]] == [144, 4608, 18432, 73728]
     for layer in record["layers"]:
         assert 0 <= layer["level_flips"]["median"] <= layer["level_flips"]["largest"] <= 1
@@ -31,7 +32,7 @@ def test_jumps_are_shares_of_each_layer(exact, initial):
 
 
 def test_flips_are_counted_for_single_steps(initial):
-    recipe = replace(tiny_recipe("bwn"), lr_schedule=watch_steps.Steps(milestones=(2, 3)))
+    recipe = replace(tiny_recipe("bwn"), lr_schedule=Steps(milestones=(2, 3)))
     record = watch_steps.flips(recipe, tiny_data(), initial)
     assert [epoch["lr"] for epoch in record["epochs"]] == pytest.approx([0.1, 0.1, 0.01, 0.001])
     for epoch in record["epochs"]:
@@ -40,6 +41,8 @@ def test_flips_are_counted_for_single_steps(initial):
 
 
 def test_the_long_recipe_has_the_steps_of_the_paper():
-    recipe = watch_steps.decaying(0.0)
+    recipe, paper = watch_steps.decaying(0.0), cifar10_resnet20("bwn")
     assert (recipe.momentum, recipe.weight_decay) == (0.95, 0.0)
-    assert recipe.lr_schedule.milestones == (12, 24) and recipe.epochs == 60
+    for share in (0.1, 0.39, 0.41, 0.72, 0.74, 0.99):
+        shortened = recipe.lr_schedule.factor(share * recipe.epochs, recipe.epochs)
+        assert shortened == paper.lr_schedule.factor(share * paper.epochs, paper.epochs)

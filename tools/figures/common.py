@@ -14,9 +14,13 @@ BENCHMARKS = ROOT / "benchmarks" / "results"
 FIGURES = ("last", "best_phase_two")
 
 
-def spread(values: list[float]) -> str:
-    """Mean ± standard deviation."""
-    return f"{fmean(values):.2f}" + (f" ± {stdev(values):.2f}" if len(values) > 1 else "")
+def spread(values: Iterable[float], *, signed: bool = False) -> str:
+    """Mean ± standard deviation, if there are several; a hyphen if there is nothing."""
+    values = list(values)
+    if not values:
+        return "-"
+    mean = f"{fmean(values):{'+' if signed else ''}.2f}".replace("-", "−")
+    return mean + (f" ± {stdev(values):.2f}" if len(values) > 1 else "")
 
 
 def time_or_note(record: dict[str, Any] | None) -> str:

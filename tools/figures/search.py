@@ -6,84 +6,102 @@ import math
 from statistics import fmean
 
 from binaryrelax import certify
-from binaryrelax.lab.recipes import cifar10_resnet20
-from binaryrelax.lab.recipes.search import (
-    EPOCHS,
-    FIRST_ROUND,
-    FIRST_ROUND_OF,
-    HELD_OUT,
-    MORE_DECAY,
-    SECOND_ROUND,
-    SECOND_ROUND_OF,
-    Change,
-)
-from binaryrelax.lab.recipes.tuned import CHOSEN
-from figures.common import RESULTS, ROOT, read, table
-from figures.evidence import best, last, runs_of, spread
+from binaryrelax.lab.recipes.recipe import PLUS, TUNED
+from binaryrelax.lab.recipes.search import METHODS, ROUNDS, Change, Round, tried
+from binaryrelax.lab.recipes.tuned import CHOSEN, cifar10_resnet20_tuned
+from figures.common import RESULTS, ROOT, read, spread, table
+from figures.evidence import BITS, best, final_strength, last, runs_of
 
-METHODS = {"binary": "1 bit", "ternary": "ternary"}
-PUBLISHED = {  # last epoch of ResNet-20; the best figures of others, and where they stand
-    "binary": "90.48 ± 0.26 (PARQ); 91.32 (ReSTE: 1000 epochs, first and last layer float)",
-    "ternary": "91.45 ± 0.11 (PARQ)",
+BITS_OF = {relaxed: bits for bits, (_, relaxed) in BITS.items()}
+PUBLISHED = {  # of ResNet-20 with 1 or 2 bits, as its authors report them
+    "binary": {
+        "PARQ": "90.48 ± 0.26",
+        "BinaryRelax, by the authors of PARQ": "89.98 ± 0.13",
+        "ReSTE (1000 epochs, first and last layer float)": "91.32",
+    },
+    "ternary": {
+        "PARQ": "91.45 ± 0.11",
+        "BinaryRelax, by the authors of PARQ": "91.25 ± 0.07",
+    },
 }
-
-
-def recipe_name(method: str, change: Change) -> str:
-    """The recipe of a try."""
-    plus = cifar10_resnet20(f"{method}-plus")
-    return plus.with_settings(change | HELD_OUT).with_epochs(EPOCHS).name
 
 
 def first_round() -> str:
     """One change of -plus at a time."""
-    own = [change for changes in FIRST_ROUND_OF.values() for change in changes]
-    return _tries([*FIRST_ROUND, *own], against={})
+    return _tries(ROUNDS[0])
 
 
 def second_round() -> str:
     """The same on top of more weight decay."""
-    own = [change for changes in SECOND_ROUND_OF.values() for change in changes]
-    tries = [{}, *SECOND_ROUND, *own]
-    return _tries([MORE_DECAY | change for change in tries], against=MORE_DECAY)
+    return _tries(ROUNDS[1])
 
 
-def _tries(changes: list[Change], *, against: Change) -> str:
+def _tries(one: Round) -> str:
     rows = []
-    for change in changes:
-        cells = [_try(method, change, against) for method in METHODS]
-        if any(cells):
-            rows.append((_words(change), *(cell or "-" for cell in cells)))
-    return table(("change", *METHODS.values()), rows)
+    for change in _changes(one):
+        cells = [_try(method, change, one.base) for method in METHODS]
+        if set(cells) != {"-"}:
+            rows.append((_words(change), *cells))
+    return table(("change of `-plus`", *BITS_OF.values()), rows)
+
+
+def _changes(one: Round) -> list[Change]:
+    """What was tried in a round with any of the methods."""
+    changes: list[Change] = []
+    for method in METHODS:
+        changes += [change for change in one.of(method) if change not in changes]
+    return changes
 
 
 def _words(change: Change) -> str:
-    return ", ".join(f"`{key}={value}`" for key, value in change.items()) or "none: `-plus`"
+    return ", ".join(f"`{key}={value}`" for key, value in change.items()) or "none"
 
 
-def _try(method: str, change: Change, against: Change) -> str | None:
-    """The accuracy on the held-out images after the last epoch, and the gain over another try."""
-    runs, others = (runs_of(recipe_name(method, c)) for c in (change, against))
-    if not runs:
-        return None
-    figure = spread(map(last, runs.values()))
+def _try(method: str, change: Change, base: Change) -> str:
+    """The accuracy on the held-out images after the last epoch, and the gain over the base."""
+    runs, others = (runs_of(tried(method, c).name) for c in (change, base))
     shared = runs.keys() & others.keys()
-    if change == against or not shared:
-        return figure
+    if change == base or not shared:
+        return spread(map(last, runs.values()))
     gain = fmean(last(runs[seed]) - last(others[seed]) for seed in shared)
-    return f"{figure} ({gain:+.2f})".replace("-", "−")
+    return f"{spread(map(last, runs.values()))} ({spread([gain], signed=True)})"
+
+
+def not_run() -> str:
+    """What stands in the list of the search and has not been run."""
+    lines = []
+    for method in METHODS:
+        changes = [
+            _words(change)
+            for one in ROUNDS
+            for change in one.of(method)
+            if not runs_of(tried(method, change).name)
+        ]
+        lines.append(f"* {BITS_OF[method]}: {'; '.join(dict.fromkeys(changes)) or 'nothing'}")
+    return "\n".join(lines)
 
 
 def tuned() -> str:
     """The chosen recipes on all training images, beside the paper's and -plus."""
+    ours = {"": "the paper's", PLUS: "`-plus`", TUNED: "`-tuned`"}
     rows = []
-    for method, bits in METHODS.items():
-        for end, words in (("", "the paper's"), ("-plus", "`-plus`"), ("-tuned", "`-tuned`")):
+    for method, bits in BITS_OF.items():
+        for end, words in ours.items():
             runs = runs_of(f"cifar10-resnet20-{method}{end}").values()
             if runs:
                 figures = spread(map(last, runs)), spread(map(best, runs))
                 rows.append((bits, words, *figures, str(len(runs))))
-        rows.append((bits, "best published", PUBLISHED[method], "-", "-"))
-    return table(("weights", "recipe", "last", "best of Phase II", "seeds"), rows)
+        rows += [(bits, who, figure, "", "") for who, figure in PUBLISHED[method].items()]
+    return table(("weights", "recipe", "last epoch", "best of Phase II", "seeds"), rows)
+
+
+def chosen() -> str:
+    """What the tuned recipes change of -plus."""
+    return "\n".join(
+        f"* {BITS_OF[method]}: {_words(change)}, by which λ ends Phase I at "
+        f"{final_strength(cifar10_resnet20_tuned(method))}"
+        for method, change in CHOSEN.items()
+    )
 
 
 def recalibration() -> str:
@@ -95,42 +113,30 @@ def recalibration() -> str:
         figures = [spread(r[key] for r in mine) for key in ("as_trained", "recalibrated")]
         gains = spread((r["recalibrated"] - r["as_trained"] for r in mine), signed=True)
         rows.append((f"`{name}`", *figures, gains, str(len(mine))))
-    return table(("recipe", "as trained", "recalibrated", "gain", "seeds"), rows)
+    return table(("on a CPU, float32", "as trained", "recalibrated", "gain", "seeds"), rows)
 
 
 def networks() -> str:
     """The networks that are shipped, as their files and results say."""
-    records = read(RESULTS / "findings" / "recalibration.json")["records"]
-    again = {(record["recipe"], record["seed"]): record["as_trained"] for record in records}
+    tries = read(RESULTS / "findings" / "networks.json")["records"]
     rows = []
-    for file in sorted((ROOT / "networks").glob("*.safetensors")):
-        certificate = certify(file)
+    for record in tries:
+        certificate = certify(ROOT / "networks" / record["file"])
         run = runs_of(certificate.about["name"])[int(certificate.about["seed"])]
-        widths = sum(layer.num_bytes for layer in certificate.layers) * 8
+        bits = 8 * sum(layer.num_bytes for layer in certificate.layers)
         weights = sum(math.prod(layer.shape) for layer in certificate.layers)
-        rows.append(
-            (
-                f"[{file.name}](../networks/{file.name})",
-                f"{certificate.file_bytes:,}",
-                f"{widths / weights:.2f}",
-                f"{certificate.saving:.1f}×",
-                f"{last(run):.2f}",
-                f"{again[run.name, run.seed]:.2f}",
-                "yes" if certificate.ok else "**no**",
-            )
-        )
-    headings = ("network", "bytes", "bits per quantized weight", "smaller than float32")
-    return table((*headings, "test accuracy, last epoch", "on a CPU", "certified"), rows)
-
-
-def chosen() -> str:
-    """What the tuned recipes change of -plus."""
-    return "\n".join(f"* {bits}: {_words(CHOSEN[method])}" for method, bits in METHODS.items())
+        link = f"[{record['file']}](../networks/{record['file']})"
+        size = f"{certificate.file_bytes:,}", f"{certificate.saving:.1f}×", f"{bits / weights:.2f}"
+        accuracies = f"{last(run):.2f}", f"{record['accuracy']:.2f}"
+        rows.append((link, *size, *accuracies, "yes" if certificate.ok else "**no**"))
+    headings = ("file", "bytes", "smaller than float32", "bits per quantized weight")
+    return table((*headings, "accuracy when trained", "of the file", "certified"), rows)
 
 
 SECTIONS = {
     "recipes-first-round": first_round,
     "recipes-second-round": second_round,
+    "recipes-not-run": not_run,
     "recipes-tuned": tuned,
     "recipes-chosen": chosen,
     "recipes-recalibration": recalibration,

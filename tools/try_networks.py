@@ -1,0 +1,38 @@
+"""Tries the networks that are shipped on the test images, from their packed files.
+
+python tools/try_networks.py --data DIR        writes results/findings/networks.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from binaryrelax import certify
+from binaryrelax.lab.data import load_dataset
+from binaryrelax.lab.engine.environment import describe_environment
+from binaryrelax.lab.engine.machine import Machine
+from binaryrelax.lab.packing import accuracy_of, load_packed_run
+
+ROOT = Path(__file__).parents[1]
+OUT = ROOT / "results" / "findings" / "networks.json"
+
+
+def main() -> None:
+    """What `binaryrelax certify FILE --accuracy` says, for all files."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--data", type=Path, required=True, metavar="DIR")
+    options = parser.parse_args()
+    records = []
+    for file in sorted((ROOT / "networks").glob("*.safetensors")):
+        data = load_dataset(certify(file).about["dataset"], data=options.data)
+        model, _ = load_packed_run(file)
+        records.append({"file": file.name, "accuracy": accuracy_of(model, data, Machine())})
+        print(records[-1])
+    content = {"environment": describe_environment(Machine()), "records": records}
+    OUT.write_text(json.dumps(content, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
