@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from binaryrelax.lab.campaign import Campaign, Deadline, recipes_of_table
+from binaryrelax.lab.campaign import Campaign, Deadline, recipes_of_tables
 from binaryrelax.lab.engine import FINAL_NAME, RESULT_NAME, Machine, digest_of, read_json
 from binaryrelax.lab.engine.checkpoint import checkpoints
 from binaryrelax.lab.recipes import ALL_RECIPES
@@ -74,6 +74,25 @@ def test_patterns_choose_recipes_and_their_ancestors_come_along(tmp_path):
         ValueError, match=r"--only \*vgg\* matches no recipe.*tiny-ternary"
     ) as error:
         replace(chosen, only=("*vgg*",)).jobs()
+    one_line(error)
+
+
+def test_patterns_can_choose_single_seeds(tmp_path):
+    only = ("*-binary/seed1", "*-twn")
+    campaign = Campaign(recipes=small_table(), out=tmp_path, only=only, num_seeds=2)
+    assert [(job.recipe.method, job.seed) for job in campaign.jobs()] == [
+        ("float", 0), ("float", 1), ("binary", 1), ("twn", 0), ("twn", 1),
+    ]  # fmt: skip
+    alone = replace(campaign, only=("*-binary/seed1",))
+    assert [(job.recipe.method, job.seed) for job in alone.jobs()] == [("float", 1), ("binary", 1)]
+
+
+def test_several_tables_are_filled_together_if_they_are_of_one_dataset():
+    together = recipes_of_tables("cifar10-plus", "cifar10-tuned")
+    names = [recipe.name for recipe in together]
+    assert len(set(names)) == len(names) == len(recipes_of_tables("cifar10-plus")) + 2
+    with pytest.raises(ValueError, match="of cifar10 and cifar100; start a campaign") as error:
+        recipes_of_tables("cifar10", "cifar100-plus")
     one_line(error)
 
 
@@ -186,16 +205,16 @@ def test_run_that_ends_does_not_switch_determinism_off_for_the_others(tmp_path):
 
 def test_tables_of_the_command():
     cells = {
-        r.name for table in ("cifar10", "cifar100", "imagenet") for r in recipes_of_table(table)
+        r.name for table in ("cifar10", "cifar100", "imagenet") for r in recipes_of_tables(table)
     }
     assert len(cells) == 13 * 5
     with pytest.raises(ValueError, match="no table is called 'mnist'; there are: cifar10,"):
-        recipes_of_table("mnist")
+        recipes_of_tables("mnist")
 
 
 @pytest.mark.parametrize("table", ["cifar10", "cifar10-exact", "cifar100-plus", "imagenet", "demo"])
 def test_every_table_holds_the_ancestors_of_its_cells(table, tmp_path):
-    campaign = Campaign(recipes=recipes_of_table(table), out=tmp_path, num_seeds=2)
+    campaign = Campaign(recipes=recipes_of_tables(table), out=tmp_path, num_seeds=2)
     jobs = campaign.jobs()
     assert len(jobs) == 2 * len(campaign.recipes)
     produced = set()

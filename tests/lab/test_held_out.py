@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from binaryrelax.lab.campaign import recipes_of_table
+from binaryrelax.lab.campaign import recipes_of_tables
 from binaryrelax.lab.data import load_fashion_mnist
 from binaryrelax.lab.engine import Job, train
 from binaryrelax.lab.recipes import ALL_RECIPES, demo_binary, find_recipe, plain
@@ -51,7 +51,7 @@ def test_ancestor_has_not_seen_the_held_out_images_either():
     assert ancestor.name == "demo-float+held_out=500@3" and ancestor.held_out == 500
 
 
-@pytest.mark.parametrize("recipe", recipes_of_table("cifar10-search"), ids=lambda r: r.name)
+@pytest.mark.parametrize("recipe", recipes_of_tables("cifar10-search"), ids=lambda r: r.name)
 def test_recipes_of_the_search_are_found_by_name_and_hold_images_out(recipe):
     assert find_recipe(recipe.name) == recipe
     assert recipe.held_out == 5000 and recipe.paper_accuracy is None

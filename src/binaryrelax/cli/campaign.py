@@ -15,7 +15,7 @@ from binaryrelax.cli.options import (
     PrecisionOption,
 )
 from binaryrelax.cli.speech import say
-from binaryrelax.lab.campaign import Campaign, Deadline, recipes_of_table
+from binaryrelax.lab.campaign import Campaign, Deadline, recipes_of_tables
 from binaryrelax.lab.data import load_dataset
 from binaryrelax.lab.engine import this_machine
 from binaryrelax.lab.jobs import prepare_folder
@@ -26,7 +26,9 @@ from binaryrelax.lab.transfer import export_files, import_files
 
 def campaign(
     context: typer.Context,
-    table: Annotated[str, typer.Argument(help="cifar10, cifar100, imagenet, cifar10-plus, ...")],
+    tables: Annotated[
+        list[str], typer.Argument(help="cifar10, cifar100, imagenet, cifar10-plus, ...")
+    ],
     data: DataOption = None,
     download: DownloadOption = False,
     out: Annotated[Path, typer.Option(help="The folder for runs/ and results/.")] = Path(
@@ -34,7 +36,10 @@ def campaign(
     ),
     only: Annotated[
         list[str] | None,
-        typer.Option(help="Recipes by pattern; may be repeated. Their ancestors come along."),
+        typer.Option(
+            help="Runs by a pattern of RECIPE or RECIPE/seedK; may be repeated. Their ancestors "
+            "come along."
+        ),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Seeds of each cell, from 0 on.")] = 1,
     jobs: Annotated[int, typer.Option(min=1, help="Networks trained side by side.")] = 1,
@@ -51,7 +56,7 @@ def campaign(
     deterministic: DeterministicOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Train the missing cells of a table, several networks side by side, float ancestors first.
+    """Train the missing cells of tables, several networks side by side, float ancestors first.
 
     It goes on from its checkpoints and skips what is finished: repeat the command until all is
     done.
@@ -62,12 +67,14 @@ def campaign(
 
         binaryrelax campaign cifar10-plus --only '*resnet20*' --seeds 3 --jobs 4
 
+        binaryrelax campaign cifar10 cifar10-tuned --seeds 3 --only '*resnet18*/seed0' --only '*20*'
+
         binaryrelax campaign cifar10 --minutes 9 --import-state old --export-state new
     """
     console = Console()
     with one_line_errors(debug or context.obj), stop_wishes() as wish:
         deadline = Deadline(minutes, wish)
-        cells = recipes_of_table(table)
+        cells = recipes_of_tables(*tables)
         plan = Campaign(recipes=cells, out=out, only=tuple(only or ("*",)), num_seeds=seeds)
         all_jobs = plan.jobs()
         prepare_folder(out)

@@ -1,4 +1,4 @@
-"""Filling a table: all cells that are missing, several networks side by side on one GPU."""
+"""Filling tables: all cells that are missing, several networks side by side on one GPU."""
 
 import threading
 import time
@@ -31,13 +31,14 @@ LARGEST_CARRIED = 16 << 20  # bytes; runs with larger checkpoints begin anew on 
 
 @dataclass(frozen=True, kw_only=True)
 class Campaign:
-    """The runs of a table.
+    """The runs of one or several tables.
 
     Args:
-        recipes: its cells, of one dataset, and the float networks that they start from.
+        recipes: their cells, of one dataset, and the float networks that they start from.
         out: run folders go to ``runs/RECIPE/seedK`` of it, results to
             ``results/DATASET/RECIPE/seedK.json``.
-        only: take the recipes that match one of these patterns, and their float ancestors.
+        only: take the runs whose RECIPE or RECIPE/seedK matches one of these patterns, and the
+            float ancestors that they need.
         num_seeds: seeds 0 to num_seeds - 1 of each cell.
     """
 
@@ -53,18 +54,21 @@ class Campaign:
 
     def jobs(self) -> list[Job]:
         """All cells, float ancestors first, then row by row and seed by seed."""
-        chosen = [r for r in self.recipes if any(fnmatchcase(r.name, p) for p in self.only)]
+        ordered = sorted(self.recipes, key=lambda recipe: recipe.starts_from is not None)
+        every = [self._job(recipe, seed) for recipe in ordered for seed in range(self.num_seeds)]
+        chosen = [job for job in every if self._is_chosen(job)]
         if not chosen:
             few = ", ".join(r.name for r in self.recipes[:6])
             raise ValueError(
                 f"--only {' '.join(self.only)} matches no recipe of the table; it has {few}"
                 f"{', ...' if len(self.recipes) > 6 else ''}"
             )
-        needed = {r.starts_from for r in chosen} | {r.name for r in chosen}
-        ordered = sorted(
-            (r for r in self.recipes if r.name in needed), key=lambda r: r.starts_from is not None
-        )
-        return [self._job(recipe, seed) for recipe in ordered for seed in range(self.num_seeds)]
+        ancestors = {job.initial for job in chosen}
+        return [job for job in every if job in chosen or job.folder / FINAL_NAME in ancestors]
+
+    def _is_chosen(self, job: Job) -> bool:
+        names = job.recipe.name, f"{job.recipe.name}/seed{job.seed}"
+        return any(fnmatchcase(name, pattern) for name in names for pattern in self.only)
 
     def _job(self, recipe: Recipe, seed: int) -> Job:
         runs = self.out / "runs"
@@ -212,9 +216,17 @@ def _settle(campaign: Campaign, job: Job, future: Future[None], outcome: Outcome
     outcome.finished.append(job)
 
 
-def recipes_of_table(table: str) -> tuple[Recipe, ...]:
-    """All cells of the table of that name, the paper's or ours, or all tries of a search."""
+def recipes_of_tables(*names: str) -> tuple[Recipe, ...]:
+    """All cells of the tables of these names, the paper's or ours, or all tries of a search."""
     tables = {name: table.recipes for name, table in (TABLES | OUR_TABLES).items()} | SEARCHES
-    if table not in tables:
-        raise ValueError(f"no table is called {table!r}; there are: {', '.join(tables)}")
-    return tables[table]
+    for name in names:
+        if name not in tables:
+            raise ValueError(f"no table is called {name!r}; there are: {', '.join(tables)}")
+    recipes = {recipe.name: recipe for name in names for recipe in tables[name]}
+    datasets = {recipe.dataset for recipe in recipes.values()}
+    if len(datasets) > 1:
+        raise ValueError(
+            f"{' '.join(names)}: these tables are of {' and '.join(sorted(datasets))}; "
+            "start a campaign for each"
+        )
+    return tuple(recipes.values())
