@@ -9,7 +9,6 @@ and with statistics averaged over a hundred batches of training images, and writ
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -20,14 +19,13 @@ from torch import Tensor
 from torch.optim.swa_utils import update_bn
 
 from binaryrelax.lab.data import EpochPlan, ImageSource, load_dataset
-from binaryrelax.lab.engine.environment import describe_environment
 from binaryrelax.lab.engine.files import FINAL_NAME
 from binaryrelax.lab.engine.machine import Machine
 from binaryrelax.lab.engine.network import new_network
 from binaryrelax.lab.packing import accuracy_of
 from binaryrelax.lab.recipes import Recipe, find_recipe
+from finding import write_finding
 
-OUT = Path(__file__).parents[1] / "results" / "findings" / "recalibration.json"
 NUM_BATCHES = 100
 
 
@@ -43,12 +41,7 @@ def main() -> None:
         data = load_dataset(recipe.dataset, data=options.data)
         records.append(recalibrated(recipe, seed, file, data))
         print(records[-1])
-    content = {
-        "environment": describe_environment(Machine()),
-        "batches": NUM_BATCHES,
-        "records": records,
-    }
-    OUT.write_text(json.dumps(content, indent=1) + "\n")
+    write_finding("recalibration", records, batches=NUM_BATCHES)
 
 
 def recalibrated(recipe: Recipe, seed: int, file: Path, data: ImageSource) -> dict[str, Any]:

@@ -6,17 +6,15 @@ python tools/try_networks.py --data DIR        writes results/findings/networks.
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
 from binaryrelax import certify
 from binaryrelax.lab.data import load_dataset
-from binaryrelax.lab.engine.environment import describe_environment
 from binaryrelax.lab.engine.machine import Machine
 from binaryrelax.lab.packing import accuracy_of, load_packed_run
+from finding import write_finding
 
 ROOT = Path(__file__).parents[1]
-OUT = ROOT / "results" / "findings" / "networks.json"
 
 
 def main() -> None:
@@ -30,8 +28,7 @@ def main() -> None:
         model, _ = load_packed_run(file)
         records.append({"file": file.name, "accuracy": accuracy_of(model, data, Machine())})
         print(records[-1])
-    content = {"environment": describe_environment(Machine()), "records": records}
-    OUT.write_text(json.dumps(content, indent=1) + "\n")
+    write_finding("networks", records)
 
 
 if __name__ == "__main__":

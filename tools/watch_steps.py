@@ -15,7 +15,6 @@ minutes each on one core.
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -26,13 +25,11 @@ from safetensors.torch import load_file
 
 from binaryrelax import LayerRecord, measure
 from binaryrelax.lab.data import ImageSource, load_dataset, load_fashion_mnist
-from binaryrelax.lab.engine.environment import describe_environment
-from binaryrelax.lab.engine.machine import Machine
 from binaryrelax.lab.engine.trainer import Trainer
 from binaryrelax.lab.jobs import one_thread
 from binaryrelax.lab.recipes import Recipe, find_recipe
+from finding import write_finding
 
-OUT = Path(__file__).parents[1] / "results" / "findings"
 DEMO_RECIPES = ("demo-ternary", "demo-ternary+quantizer=Ternary()")
 DEMO_EPOCHS = range(2, 6)  # of Phase I
 CIFAR_RECIPES = ("cifar10-resnet20-ternary-plus", "cifar10-resnet20-ternary-exact-plus")
@@ -54,11 +51,15 @@ def main() -> None:
     options = parser.parse_args()
     with one_thread():
         if options.experiment == "flips":
-            write("flips", flips_of_the_demo())
-        elif options.initial:
-            write("jumps-resnet20", jumps_of_resnet20(options.data, load_file(options.initial)))
+            write_finding("flips", flips_of_the_demo())
+        elif options.data or options.initial:
+            if not (options.data and options.initial):
+                parser.error("jumps of ResNet-20 need both --data and --initial")
+            write_finding(
+                "jumps-resnet20", jumps_of_resnet20(options.data, load_file(options.initial))
+            )
         else:
-            write("jumps-demo", jumps_of_the_demo())
+            write_finding("jumps-demo", jumps_of_the_demo())
 
 
 def flips_of_the_demo() -> list[dict[str, Any]]:
@@ -89,14 +90,6 @@ def float_network_of_the_demo(data: ImageSource) -> dict[str, Any]:
         for _ in trainer.steps():
             pass
     return trainer.model.state_dict()
-
-
-def write(name: str, records: list[dict[str, Any]]) -> None:
-    """Writes what was seen."""
-    OUT.mkdir(parents=True, exist_ok=True)
-    content = {"environment": describe_environment(Machine()), "records": records}
-    (OUT / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n")
-    print(f"{OUT / name}.json: written")
 
 
 def started(recipe: Recipe, data: ImageSource, initial: dict[str, Any] | None = None) -> Trainer:
