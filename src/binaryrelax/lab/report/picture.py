@@ -1,82 +1,67 @@
 """The picture of the README: curves on the left, weights on their way into Q on the right."""
 
-import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.gridspec import SubplotSpec
 from matplotlib.ticker import MaxNLocator, MultipleLocator
-from PIL import Image
 
+from binaryrelax.lab.drawing import COLOURS, INK, QUIET, SHADE, figure_bytes, quieten
 from binaryrelax.lab.engine import write_atomically
 from binaryrelax.lab.report.chart import accuracy_range, tick_step
 from binaryrelax.lab.report.curves import chart_of
 from binaryrelax.lab.report.panels import caption, tallest_share
 from binaryrelax.lab.report.runs import FinishedRun
 
-COLOURS = {
-    "float": "#4b5563",
-    "bwn": "#6aa9e9",
-    "binary": "#1d4ed8",
-    "twn": "#f0a35e",
-    "ternary": "#c2410c",
-    "ternary-exact": "#7c3aed",
-}
-INK, QUIET = "#1f2933", "#6b7280"
 SIZE_INCHES, DOTS_PER_INCH = (16, 7), 100
 
 
 def write_picture(path: Path, runs: list[FinishedRun]) -> None:
     """Draws the picture and writes it as a PNG file of few colours."""
-    write_atomically(path, picture_bytes(runs))
+    write_atomically(path, picture_bytes([[run] for run in runs]))
 
 
-def picture_bytes(runs: list[FinishedRun]) -> bytes:
-    """The content of that file: the same runs give the same bytes."""
+def picture_bytes(groups: list[list[FinishedRun]]) -> bytes:
+    """The content of that file: the same runs give the same bytes.
+
+    Each group is one method with several seeds; the histograms are those of its first.
+    """
     figure = Figure(figsize=SIZE_INCHES, dpi=DOTS_PER_INCH, facecolor="white")
     left, right = figure.add_gridspec(
         1, 2, width_ratios=(1.15, 1), left=0.05, right=0.985, top=0.88, bottom=0.17, wspace=0.1
     )
-    _draw_curves(figure.add_subplot(left), runs)
-    _draw_histograms(figure, right, [run for run in runs if run.is_relaxed])
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()
-    image = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
-    content = io.BytesIO()
-    image.quantize(128, dither=Image.Dither.NONE).save(content, "PNG", optimize=True)
-    return content.getvalue()
+    _draw_curves(figure.add_subplot(left), groups)
+    _draw_histograms(figure, right, [group[0] for group in groups if group[0].is_relaxed])
+    return figure_bytes(figure)
 
 
-def _draw_curves(axes: Axes, runs: list[FinishedRun]) -> None:
-    """Test accuracy by epoch, with the phases as shades."""
-    chart = chart_of([[run] for run in runs])
+def _draw_curves(axes: Axes, groups: list[list[FinishedRun]]) -> None:
+    """Test accuracy by epoch, the mean over seeds, with the phases as shades."""
+    chart = chart_of(groups)
+    # Bands around five curves would hide them; without, the axis need not hold the limits.
+    means = [replace(curve, low=curve.values, high=curve.values) for curve in chart.curves]
+    chart = replace(chart, curves=means)
     num_epochs, border = chart.num_epochs, chart.phase_two_epoch
     low, high = accuracy_range(chart)
-    axes.axvspan(border, num_epochs + 0.4, color="#f1f0ea", lw=0)
-    for run in runs:
-        style = "--" if run.method in ("bwn", "twn") else "-"
-        name = f"{run.label}  {run.accuracies[-1]:.2f} %"
-        axes.plot(
-            range(1, len(run.accuracies) + 1),
-            run.accuracies,
-            style,
-            color=COLOURS[run.method],
-            lw=2.4,
-            marker="o",
-            ms=4,
-            label=name,
-        )
+    axes.axvspan(border, num_epochs + 0.4, color=SHADE, lw=0)
+    for curve in chart.curves:
+        epochs, colour = range(1, len(curve.values) + 1), COLOURS[curve.method]
+        style = "--" if curve.method in ("bwn", "twn") else "-"
+        name = f"{curve.label}  {curve.values[-1]:.2f} %"
+        axes.plot(epochs, curve.values, style, color=colour, lw=2.4, marker="o", ms=4, label=name)
     axes.set(
         xlim=(0.6, num_epochs + 0.4),
         ylim=(low, high),
     )
-    axes.set_title("Test accuracy in percent, by epoch", loc="left", fontsize=15, color=INK, pad=28)
+    seeds = "" if len(groups[0]) == 1 else f"; mean of {len(groups[0])} seeds"
+    heading = f"Test accuracy in percent, by epoch{seeds}"
+    axes.set_title(heading, loc="left", fontsize=15, color=INK, pad=28)
     phase_one, phase_two = (1 + border) / 2, (border + num_epochs + 0.4) / 2
-    for x, text in ((phase_one, _phase_one_text(runs)), (phase_two, "Phase II: λ = ∞")):
+    for x, text in ((phase_one, _phase_one_text(chart.strengths)), (phase_two, "Phase II: λ = ∞")):
         axes.annotate(
             text, (x, 1.012), xycoords=("data", "axes fraction"), ha="center", color=QUIET, size=12
         )
@@ -86,13 +71,13 @@ def _draw_curves(axes: Axes, runs: list[FinishedRun]) -> None:
     )  # fmt: skip
     axes.yaxis.set_major_locator(MultipleLocator(tick_step(high - low)))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    _quieten(axes)
+    quieten(axes)
+    axes.tick_params(labelsize=12)
 
 
-def _phase_one_text(runs: list[FinishedRun]) -> str:
+def _phase_one_text(strengths: list[float] | None) -> str:
     """Phase I with the λ it reaches."""
-    finite = [strength for run in runs if run.is_relaxed for strength in run.finite_strengths]
-    return f"Phase I: λ grows to {max(finite):.0f}" if finite else "Phase I"
+    return f"Phase I: λ grows to {max(strengths):.0f}" if strengths else "Phase I"
 
 
 def _draw_histograms(figure: Figure, place: SubplotSpec, runs: list[FinishedRun]) -> None:
@@ -133,14 +118,5 @@ def _draw_histogram(axes: Axes, run: FinishedRun, snapshot: dict[str, Any], tall
     axes.set_xticks(codes, [names.get(code, f"{code:+g}s") for code in codes])
     axes.set(ylim=(0, 1.3 * np.sqrt(tallest)), yticks=[], xlim=(-3, 3))
     axes.set_title(caption(snapshot), loc="left", fontsize=11.5, color=QUIET, pad=4)
-    _quieten(axes)
-
-
-def _quieten(axes: Axes) -> None:
-    """Takes away the frame and dims the ticks."""
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
-    axes.spines["bottom"].set_color("#c9ccd1")
-    axes.tick_params(colors=QUIET, labelsize=12, length=0)
-    axes.grid(axis="y", color="#e5e7eb", lw=0.8)
-    axes.set_axisbelow(True)
+    quieten(axes)
+    axes.tick_params(labelsize=12)

@@ -12,6 +12,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from binaryrelax.lab.drawing import write_figure
 from binaryrelax.lab.jobs import one_thread
 from binaryrelax.lab.theory import geometry, local_minima
 from binaryrelax.lab.theory.alpha_ranges import alpha_ranges
@@ -22,7 +23,6 @@ from binaryrelax.lab.theory.drawing.envelope import draw_envelope, draw_hamilton
 from binaryrelax.lab.theory.drawing.geometry import draw_figure_four, draw_figure_one
 from binaryrelax.lab.theory.drawing.local_minima import draw_local_minima, draw_relaxed_minima
 from binaryrelax.lab.theory.drawing.stagnation import draw_stagnation
-from binaryrelax.lab.theory.drawing.style import write_figure
 from binaryrelax.lab.theory.envelope import envelope_along_a_run, fixed_strengths
 from binaryrelax.lab.theory.evidence import statements, theorem
 from binaryrelax.lab.theory.hamilton_jacobi import hamilton_jacobi

@@ -5,8 +5,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from binaryrelax.lab.report.picture import COLOURS, INK, QUIET
-from binaryrelax.lab.theory.drawing.style import GRID, label, legend, panels, title
+from binaryrelax.lab.drawing import COLOURS, GRID, INK, QUIET, label, legend, panels, title
 
 IN_Q, NOT_IN_Q, BOUND = COLOURS["binary"], "#b4235a", COLOURS["float"]
 

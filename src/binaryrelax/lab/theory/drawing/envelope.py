@@ -6,8 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from binaryrelax.lab.report.picture import COLOURS, INK, QUIET
-from binaryrelax.lab.theory.drawing.style import SHADE, label, legend, panels, title
+from binaryrelax.lab.drawing import COLOURS, INK, QUIET, SHADE, label, legend, panels, title
 
 LOSS, ENVELOPE, SUM = COLOURS["float"], COLOURS["ternary"], COLOURS["binary"]
 TIME_COLOURS = ("#1d4ed8", "#6aa9e9", "#7c3aed")

@@ -6,8 +6,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from binaryrelax.lab.report.picture import COLOURS, INK, QUIET
-from binaryrelax.lab.theory.drawing.style import METHOD_COLOURS, panels, title
+from binaryrelax.lab.drawing import COLOURS, INK, QUIET, panels, title
+from binaryrelax.lab.theory.drawing.methods import METHOD_COLOURS
 
 LINE, CELLS = COLOURS["binary"], ("#f6f7f9", "#e9edf5")
 FLOAT = COLOURS["ternary"]

@@ -6,8 +6,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from binaryrelax.lab.report.picture import COLOURS, INK, QUIET
-from binaryrelax.lab.theory.drawing.style import GRID, colour_of, label, panels, title
+from binaryrelax.lab.drawing import COLOURS, GRID, INK, QUIET, label, panels, title
+from binaryrelax.lab.theory.drawing.methods import colour_of
 
 
 def draw_local_minima(data: dict[str, Any]) -> Figure:

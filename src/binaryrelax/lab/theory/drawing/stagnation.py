@@ -6,16 +6,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from binaryrelax.lab.report.picture import COLOURS
-from binaryrelax.lab.theory.drawing.style import (
-    METHOD_COLOURS,
-    by_method,
-    colour_of,
-    label,
-    legend_below,
-    panels,
-    title,
-)
+from binaryrelax.lab.drawing import COLOURS, label, legend_below, panels, title
+from binaryrelax.lab.theory.drawing.methods import METHOD_COLOURS, by_method, colour_of
 
 STYLES = {"binary": "-", "ternary": "--"}
 TERNARY_COLOURS = {

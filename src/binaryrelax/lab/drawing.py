@@ -1,7 +1,7 @@
-"""How all figures look, and how they become files."""
+"""How all pictures look, and how they become files."""
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,21 +11,18 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from binaryrelax.lab.engine import write_atomically
-from binaryrelax.lab.report.picture import COLOURS, INK, QUIET
 
+COLOURS = {
+    "float": "#4b5563",
+    "bwn": "#6aa9e9",
+    "binary": "#1d4ed8",
+    "twn": "#f0a35e",
+    "ternary": "#c2410c",
+    "ternary-exact": "#7c3aed",
+}
+INK, QUIET = "#1f2933", "#6b7280"
 DOTS_PER_INCH, NUM_COLOURS = 90, 224
 SHADE, FRAME, GRID = "#f1f0ea", "#c9ccd1", "#e5e7eb"
-METHOD_COLOURS = {
-    "projected gradient": "#b4235a",
-    "BinaryConnect": COLOURS["bwn"],
-    "BinaryRelax": COLOURS["binary"],
-    "float minimiser, projected": COLOURS["float"],
-}
-
-
-def colour_of(method: str) -> str:
-    """The colour of a method, whatever its schedule."""
-    return next(c for name, c in METHOD_COLOURS.items() if method.startswith(name))
 
 
 def panels(
@@ -88,11 +85,3 @@ def figure_bytes(figure: Figure) -> bytes:
     content = io.BytesIO()
     image.quantize(NUM_COLOURS, dither=Image.Dither.NONE).save(content, "PNG", optimize=True)
     return content.getvalue()
-
-
-def by_method(records: Iterable[dict]) -> dict[str, list[dict]]:
-    """The records of each method, in the order they come."""
-    groups: dict[str, list[dict]] = {}
-    for record in records:
-        groups.setdefault(record["method"], []).append(record)
-    return groups
