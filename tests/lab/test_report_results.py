@@ -20,8 +20,9 @@ from binaryrelax.lab.recipes import (
 )
 from binaryrelax.lab.report import write_report
 from binaryrelax.lab.report.collection import collect_runs, problem_of
-from binaryrelax.lab.report.grids import by_recipe, our_grids, paper_grids, spread_of
+from binaryrelax.lab.report.grids import by_recipe, comparisons, our_grids, paper_grids
 from binaryrelax.lab.report.results_page import results_page
+from binaryrelax.lab.report.spread import is_beyond_chance, spread_of
 from tests.lab.made_up import made_up_layers, made_up_result, write_result
 from tests.lab.outline import Outline, assert_needs_no_network, data_of
 
@@ -76,7 +77,9 @@ def test_tables_alone_as_markdown(tmp_path):
     assert "| **ResNet-20** | paper | 92.68 | 87.44 | 87.82 | 88.65 | 90.07 |" in lines
     bold = "| 87.10 ± 0.10 | **88.10 ± 0.10** | **90.60 ± 0.10** | 90.10 ± 0.10 |"
     assert f"|  | last epoch | 92.10 ± 0.10 {bold}" in lines
-    assert "binaryrelax train RECIPE --seed N" in lines[-1]
+    assert "binaryrelax train DATASET-NETWORK-METHOD --seed N" in lines[-1]
+    against = next(line for line in lines if line.startswith("Cells of BinaryRelax"))
+    assert "have been run: 2. Above the paper's figure by the best of Phase II: 2." in against
 
 
 def test_missing_cells_are_shown_as_missing(tmp_path):
@@ -93,18 +96,47 @@ def test_missing_cells_are_shown_as_missing(tmp_path):
 
 
 def test_headline_counts_the_comparisons_that_binaryrelax_wins(tmp_path):
-    write_row(tmp_path, cifar10_resnet20, seeds=2)
+    write_row(tmp_path, cifar10_resnet20, seeds=3)
     text = Outline(page_of(tmp_path)).all_text
-    assert "BinaryRelax is ahead of its baseline in 1 of 2 comparisons" in text
-    assert "Among the 2 with several seeds it is ahead in 1 and behind in 1 by more than" in text
-    assert "10 runs of 5 recipes." in text
-    assert "8 of the 8 quantized networks, read back from disk, lie exactly" in text
+    assert "At the last epoch BinaryRelax is ahead in 1 of 2 comparisons" in text
+    assert "By the best epoch of Phase II it is ahead in 1." in text
+    assert "Of the 2 with 3 or more seeds it is ahead in 1 and behind in 1 by more than" in text
+    assert "15 runs of 5 recipes." in text
+    assert "12 of the 12 quantized networks, read back from disk, lie exactly" in text
     assert "Of the 65 cells of the paper's three tables, 5 have runs" in text
 
 
-def test_a_single_seed_claims_nothing_about_chance(tmp_path):
-    write_row(tmp_path, cifar10_resnet20)
-    assert "With a single seed each" in Outline(page_of(tmp_path)).all_text
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_a_few_seeds_claim_nothing_about_chance(tmp_path, seeds):
+    write_row(tmp_path, cifar10_resnet20, seeds=seeds)
+    text = Outline(page_of(tmp_path)).all_text
+    assert "With fewer than 3 seeds each, nobody knows how much of it is chance" in text
+
+
+def test_differences_are_taken_seed_by_seed(tmp_path):
+    for seed, (bwn, binary) in enumerate([(80.0, 80.1), (90.0, 90.2), (85.0, 85.15)]):
+        write_result(tmp_path, made_up_result(cifar10_resnet20("bwn"), seed=seed, last=bwn))
+        write_result(tmp_path, made_up_result(cifar10_resnet20("binary"), seed=seed, last=binary))
+    write_result(tmp_path, made_up_result(cifar10_resnet20("binary"), seed=7, last=50.0))
+    [pair] = comparisons(paper_grids(by_recipe(collect_runs(tmp_path).runs)))
+    assert pair.gains == pytest.approx([0.1, 0.2, 0.15])
+    assert is_beyond_chance(pair.gains)  # though both methods spread over ten points
+
+
+@pytest.mark.parametrize(
+    ("values", "beyond"),
+    [
+        ([1.0], False),
+        ([0.65, 0.65], False),
+        ([1.0, 1.1, 1.2], True),
+        ([0.1, 1.1, 2.2], False),
+        ([-1.0, -1.1, -1.2], True),
+        ([1.0, -1.0, 1.0, -1.0], False),
+        ([0.1 + 0.01 * n for n in range(12)], True),
+    ],
+)
+def test_chance_is_judged_by_students_t(values, beyond):
+    assert is_beyond_chance(values) is beyond
 
 
 def test_imagenet_shows_top5_too(tmp_path):
@@ -122,7 +154,7 @@ def test_tuned_recipes_stand_beside_the_float_network_that_they_start_from(tmp_p
         write_result(tmp_path, made_up_result(recipe))
     plus, tuned = our_grids(by_recipe(collect_runs(tmp_path).runs))
     assert (plus.title, tuned.title) == ("CIFAR-10, plus", "CIFAR-10, tuned")
-    assert [cell.paper for cell in tuned.rows[0].cells] == [92.68, 87.82, 90.07]
+    assert [cell.paper for cell in tuned.rows[0].cells] == [92.68, 87.44, 87.82, 88.65, 90.07]
     assert all(cell.runs for cell in tuned.rows[0].cells)
 
 
@@ -287,9 +319,15 @@ def test_run_with_other_settings_than_its_recipe_is_noted(tmp_path):
     write_result(tmp_path, made_up_result(recipe))
     short = replace(find_recipe("demo-twn").with_epochs(12), momentum=0.5)
     write_result(tmp_path, made_up_result(short))
+    changed = replace(find_recipe("demo-twn+lr=0.05@12"), momentum=0.5)
+    write_result(tmp_path, made_up_result(changed))
+    beyond = replace(find_recipe("demo-binary"), name="demo-binary+growth=1e300@3")
+    write_result(tmp_path, made_up_result(beyond))
     notes = collect_runs(tmp_path).notes
     assert "not those of the recipe cifar10-resnet20-binary: lr=0.5 (today 0.1)" in notes[0]
-    assert "not those of the recipe demo-twn@12: momentum=0.5 (today 0.9)" in notes[1]
+    assert "of the recipe demo-twn+lr=0.05@12: momentum=0.5 (today 0.9)" in notes[1]
+    assert "not those of the recipe demo-twn@12: momentum=0.5 (today 0.9)" in notes[2]
+    assert len(notes) == 3
 
 
 def test_contradictions_inside_a_result_are_noted(tmp_path):

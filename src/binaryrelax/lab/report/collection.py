@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from binaryrelax.lab.engine import RESULT_NAME
+from binaryrelax.lab.engine.checkpoint import FOLDER_NAME
 from binaryrelax.lab.report.remarks import remarks_about, without_copies
 from binaryrelax.lab.report.runs import FinishedRun
 
@@ -93,7 +94,7 @@ def _read(path: Path, source: str) -> FinishedRun:
 
 def _unfinished(folder: Path) -> list[str]:
     """Run folders that training has begun to fill."""
-    begun = sorted(path.parent for path in folder.rglob("checkpoints") if path.is_dir())
+    begun = sorted(path.parent for path in folder.rglob(FOLDER_NAME) if path.is_dir())
     return [
         f"{path.relative_to(folder).as_posix()} is left out: its training is not finished"
         for path in begun

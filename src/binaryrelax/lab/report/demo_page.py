@@ -105,10 +105,10 @@ def _panels(runs: list[FinishedRun], position: int) -> str:
 
 
 def _still_panels(runs: list[FinishedRun]) -> str:
-    """What the slider would show, for readers without JavaScript: beginning and middle."""
-    middle = len(runs[0].histograms["snapshots"]) // 3
+    """What the slider would show, for readers without JavaScript: the beginning, and a third."""
+    third = len(runs[0].histograms["snapshots"]) // 3
     return "".join(
-        element("div", _panels(runs, position), class_="panels") for position in (0, middle)
+        element("div", _panels(runs, position), class_="panels") for position in (0, third)
     )
 
 

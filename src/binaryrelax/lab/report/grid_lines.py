@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from binaryrelax.lab.report.grids import BASELINES, Cell, Grid, Row, Spread
+from binaryrelax.lab.report.grids import BASELINE_OF, Cell, Grid, Row
+from binaryrelax.lab.report.spread import Spread
 
 Figure = Callable[[Cell], Spread | None]
 
@@ -76,7 +77,7 @@ def _spread(row: Row, cell: Cell | None, figure: Figure) -> Entry:
 
 def _is_ahead(row: Row, cell: Cell, figure: Figure) -> bool:
     """Whether the cell has the higher mean of BinaryRelax and its baseline."""
-    rivals = {**BASELINES, **{baseline: relaxed for relaxed, baseline in BASELINES.items()}}
+    rivals = {**BASELINE_OF, **{baseline: relaxed for relaxed, baseline in BASELINE_OF.items()}}
     rival = row.cell(rivals.get(cell.method, ""))
     other = figure(rival) if rival else None
     return other is not None and figure(cell).mean > other.mean

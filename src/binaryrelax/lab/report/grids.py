@@ -1,9 +1,7 @@
 """The tables of the report: networks down, methods across, each cell the runs of one recipe."""
 
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from statistics import fmean, stdev
 
 from binaryrelax.lab.recipes import (
     ALL_RECIPES,
@@ -15,30 +13,10 @@ from binaryrelax.lab.recipes import (
     find_recipe,
 )
 from binaryrelax.lab.report.runs import FinishedRun
+from binaryrelax.lab.report.spread import Spread, differences, spread_of
 
-BASELINES = {"binary": "bwn", "ternary": "twn"}
+BASELINE_OF = {"binary": "bwn", "ternary": "twn"}
 Runs = dict[str, list[FinishedRun]]
-
-
-@dataclass(frozen=True)
-class Spread:
-    """Mean and standard deviation over seeds; a single one has no deviation."""
-
-    mean: float
-    deviation: float | None
-    count: int
-
-    def __str__(self) -> str:
-        deviation = "" if self.deviation is None else f" ± {self.deviation:.2f}"
-        return f"{self.mean:.2f}{deviation}"
-
-
-def spread_of(values: Iterable[float | None]) -> Spread | None:
-    """The spread of the values that there are; None if there is none."""
-    known = [value for value in values if value is not None]
-    if not known:
-        return None
-    return Spread(fmean(known), stdev(known) if len(known) > 1 else None, len(known))
 
 
 @dataclass(frozen=True)
@@ -53,12 +31,12 @@ class Cell:
     @property
     def last(self) -> Spread | None:
         """The accuracy after the last epoch."""
-        return spread_of(run.result["summary"]["last"] for run in self.runs)
+        return spread_of(run.last for run in self.runs)
 
     @property
     def best(self) -> Spread | None:
-        """The best accuracy of Phase II, which is what the paper reports."""
-        return spread_of(run.result["summary"].get("best_phase_two") for run in self.runs)
+        """The best accuracy of Phase II."""
+        return spread_of(run.best for run in self.runs)
 
     @property
     def last_top5(self) -> Spread | None:
@@ -111,16 +89,9 @@ class Comparison:
         return ours is not None and theirs is not None and ours.mean > theirs.mean
 
     @property
-    def standard_errors(self) -> float | None:
-        """The difference of the best figures in standard errors; None without several seeds."""
-        ours, theirs = self.relaxed.best, self.baseline.best
-        if None in (ours, theirs) or None in (ours.deviation, theirs.deviation):
-            return None
-        variances = [s.deviation**2 / s.count for s in (ours, theirs)]
-        difference = ours.mean - theirs.mean
-        if not any(variances):
-            return math.copysign(math.inf, difference) if difference else 0.0
-        return difference / math.sqrt(sum(variances))
+    def gains(self) -> list[float]:
+        """BinaryRelax minus its baseline after the last epoch, for each seed of both."""
+        return differences(self.relaxed.runs, self.baseline.runs, lambda run: run.last)
 
 
 def by_recipe(runs: Iterable[FinishedRun]) -> Runs:
@@ -159,7 +130,7 @@ def comparisons(grids: Iterable[Grid]) -> list[Comparison]:
         (row.cell(relaxed), row.cell(baseline))
         for grid in grids
         for row in grid.rows
-        for relaxed, baseline in BASELINES.items()
+        for relaxed, baseline in BASELINE_OF.items()
     ]
     return [Comparison(relaxed, baseline) for relaxed, baseline in pairs if relaxed and baseline]
 

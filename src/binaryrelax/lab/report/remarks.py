@@ -1,7 +1,6 @@
 """What a reader should know about runs that were read without complaint."""
 
 import math
-import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -58,11 +57,9 @@ def _summary_disagrees(run: FinishedRun) -> str | None:
 def _settings_differ(run: FinishedRun) -> str | None:
     """Whether a run bears the name of a recipe, but other settings."""
     try:
-        name, epochs = re.fullmatch(r"([^@+]+)(?:@(\d+))?", run.name).groups()
-        recipe = find_recipe(name)
-        today = plain(recipe.with_epochs(int(epochs)) if epochs else recipe)
-    except (AttributeError, ValueError):
-        return None  # no recipe of ours, or a changed one, whose name says so
+        today = plain(find_recipe(run.name))
+    except (ValueError, OverflowError):
+        return None  # no recipe of ours, or one with numbers beyond measure
     told = run.result["recipe"]
     different = [key for key in today.keys() & told.keys() if not _same(today[key], told[key])]
     if not different:

@@ -53,8 +53,14 @@ def tables_markdown(collection: Collection) -> str:
     """The tables that have runs, and how to make any of them again."""
     runs = by_recipe(collection.runs)
     grids = [grid for grid in paper_grids(runs) if any(row.has_runs for row in grid.rows)]
-    parts = [f"## {grid.title}\n\n{grid_markdown(grid)}" for grid in (*grids, *our_grids(runs))]
+    parts = [f"## {grid.title}\n\n{paper_table_markdown(grid)}" for grid in grids]
+    parts += [f"## {grid.title}\n\n{grid_markdown(grid)}" for grid in our_grids(runs)]
     return "\n\n".join([*parts, words.markdown_note()]) + "\n"
+
+
+def paper_table_markdown(grid: Grid) -> str:
+    """A table of the paper beside ours, and how ours does."""
+    return f"{grid_markdown(grid)}\n\n{words.against_the_paper(grid)}"
 
 
 def results_page(collection: Collection) -> Page:
@@ -95,7 +101,7 @@ def _anchor(name: str) -> str:
 
 
 def _table(grid: Grid) -> str:
-    return section(grid.title, grid_html(grid))
+    return section(grid.title, grid_html(grid), paragraph(words.against_the_paper(grid), "note"))
 
 
 def _notes(notes: list[str]) -> str:
@@ -126,7 +132,7 @@ def _curves(grids: list[Grid], charts: list[Chart]) -> str:
     if not parts:
         return ""
     text = paragraph(words.curves_text())
-    return section("Validation accuracy, epoch by epoch", text, *parts)
+    return section("Accuracy, epoch by epoch", text, *parts)
 
 
 def _row_charts(row: Row, charts: list[Chart]) -> list[str]:

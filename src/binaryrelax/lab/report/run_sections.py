@@ -5,9 +5,9 @@ from typing import Any
 
 from binaryrelax.lab.report.chart import SMALL, chart_svg, swatch
 from binaryrelax.lab.report.curves import chart_of
-from binaryrelax.lab.report.grids import spread_of
 from binaryrelax.lab.report.page import details, facts_table, shown
 from binaryrelax.lab.report.runs import FinishedRun
+from binaryrelax.lab.report.spread import spread_of
 from binaryrelax.lab.report.svg import element
 
 LAYER_COLUMNS = {
@@ -22,7 +22,7 @@ LAYER_COLUMNS = {
 
 def recipe_section(name: str, runs: list[FinishedRun], index: int) -> str:
     """The settings of a recipe, and its runs; `index` tells it from the others on the page."""
-    last = spread_of(run.result["summary"]["last"] for run in runs)
+    last = spread_of(run.last for run in runs)
     seeds = "1 seed" if len(runs) == 1 else f"{len(runs)} seeds"
     figures = element("span", escape(f"last epoch {last} %, {seeds}"), class_="quiet")
     return details(
@@ -38,7 +38,7 @@ def run_section(run: FinishedRun, name: str) -> str:
     """Curve, circumstances and layers of a run."""
     summary, seconds = run.result["summary"], run.result.get("seconds")
     in_q = {True: ", in Q", False: ", NOT in Q"}.get(summary.get("in_q"), "")
-    best = summary.get("best_phase_two")
+    best = run.best
     figures = f"last {summary['last']:.2f} %" + ("" if best is None else f", best {best:.2f} %")
     time = f", {seconds:.0f} s" if isinstance(seconds, int | float) else ""
     title = element("b", f"Seed {escape(shown(run.seed))}") + escape(f" {figures}{in_q}{time}")

@@ -56,6 +56,26 @@ class FinishedRun:
         return [record["accuracy"] for record in self.result["epochs"]]
 
     @property
+    def quantized_accuracies(self) -> list[float]:
+        """The same of the projected network, where the epoch's own is not in Q yet."""
+        records = self.result["epochs"]
+        return [
+            record["accuracy"] if projected is None else projected
+            for record in records
+            for projected in [record.get("accuracy_projected")]
+        ]
+
+    @property
+    def last(self) -> float:
+        """The accuracy after the last epoch."""
+        return self.result["summary"]["last"]
+
+    @property
+    def best(self) -> float | None:
+        """The best accuracy of Phase II, chosen by looking at it; None without a Phase II."""
+        return self.result["summary"].get("best_phase_two")
+
+    @property
     def phase_two_epoch(self) -> int:
         """After how many epochs Phase II begins."""
         return self.result["recipe"]["phase_two_epoch"]
