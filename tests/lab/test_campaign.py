@@ -90,7 +90,7 @@ def test_patterns_can_choose_single_seeds(tmp_path):
 def test_several_tables_are_filled_together_if_they_are_of_one_dataset():
     together = recipes_of_tables("cifar10-plus", "cifar10-tuned")
     names = [recipe.name for recipe in together]
-    assert len(set(names)) == len(names) == len(recipes_of_tables("cifar10-plus")) + 2
+    assert len(set(names)) == len(names) == len(recipes_of_tables("cifar10-plus")) + 4
     with pytest.raises(ValueError, match="of cifar10 and cifar100; start a campaign") as error:
         recipes_of_tables("cifar10", "cifar100-plus")
     one_line(error)

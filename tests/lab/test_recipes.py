@@ -86,7 +86,7 @@ def test_recipe_is_found_by_name_and_is_plain_json(recipe):
 
 def test_names_are_those_of_rows_and_methods():
     names = {recipe.name for recipe in ALL_RECIPES}
-    assert len(names) == len(ALL_RECIPES) == 12 * 6 * 2 + 5 + 5 + 2
+    assert len(names) == len(ALL_RECIPES) == 12 * 6 * 2 + 5 + 5 + 4
     assert "cifar10-resnet20-binary-plus" in names
     assert "cifar100-resnet110-ternary-exact-plus" in names
     assert find_recipe("cifar10-resnet20-binary-plus").starts_from == "cifar10-resnet20-float-plus"

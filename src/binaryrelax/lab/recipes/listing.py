@@ -12,8 +12,8 @@ from binaryrelax.lab.recipes.recipe import METHOD_NAMES, Recipe
 
 HOW_TO_READ = """\
 A recipe is called ROW-COLUMN, for example cifar10-resnet20-binary; rows with
--plus have another of each, such as cifar10-resnet20-binary-plus, and -tuned
-stands for cifar10-resnet20-binary-tuned and -ternary-tuned (docs/recipes.md).
+-plus have another of each, such as cifar10-resnet20-binary-plus, and those
+with -tuned one more, such as cifar10-resnet20-binary-tuned (docs/recipes.md).
 "exact" is short for ternary-exact: BinaryRelax with the exact projection.
 Figures are the paper's, in percent, top-1; a dot: not in the paper. All
 settings of all recipes: --json.
