@@ -14,15 +14,28 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from figures import cifar10, demo, findings, packed, projection, search, step, theory
+from figures import (
+    cifar10,
+    comparisons,
+    demo,
+    findings,
+    packed,
+    projection,
+    search,
+    step,
+    summary,
+    theory,
+)
 from figures.common import ROOT
 from figures.pictures import PICTURES
 
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+SOURCES = (
+    *(demo, projection, step, packed, theory),
+    *(cifar10, summary, comparisons, findings, search),
+)
 SECTIONS: dict[str, Callable[[], str]] = {
-    name: section
-    for source in (demo, projection, step, cifar10, findings, search, packed, theory)
-    for name, section in source.SECTIONS.items()
+    name: section for source in SOURCES for name, section in source.SECTIONS.items()
 }
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from binaryrelax import certify
 from binaryrelax.lab.data import load_dataset
 from binaryrelax.lab.engine.machine import Machine
 from binaryrelax.lab.packing import accuracy_of, load_packed_run
@@ -24,8 +23,8 @@ def main() -> None:
     options = parser.parse_args()
     records = []
     for file in sorted((ROOT / "networks").glob("*.safetensors")):
-        data = load_dataset(certify(file).about["dataset"], data=options.data)
-        model, _ = load_packed_run(file)
+        model, dataset = load_packed_run(file)
+        data = load_dataset(dataset, data=options.data)
         records.append({"file": file.name, "accuracy": accuracy_of(model, data, Machine())})
         print(records[-1])
     write_finding("networks", records)

@@ -1,15 +1,16 @@
 """Watches the levels of weights from one training step to the next, for docs/findings.md.
 
     python tools/watch_steps.py flips
-        how many binary weights a step flips while the learning rate stays; the demo's network
+        how many binary weights a step flips while the learning rate stays, and the accuracy with
+        batch statistics as they are and measured anew; the demo's network
     python tools/watch_steps.py jumps
         how much of a layer the two ternary projections change in a step; the demo's network
     python tools/watch_steps.py jumps --data DIR --initial FILE
         the same for the first epoch of ResNet-20 on CIFAR-10, which starts from the float network
         in FILE, a final.safetensors
 
-They write results/findings/flips.json, jumps-demo.json and jumps-resnet20.json, and take two to ten
-minutes each on one core.
+They write results/findings/flips.json, jumps-demo.json and jumps-resnet20.json, and take two to
+twenty minutes each on one core.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from binaryrelax.lab.engine.trainer import Trainer
 from binaryrelax.lab.jobs import one_thread
 from binaryrelax.lab.recipes import Recipe, find_recipe
 from finding import write_finding
+from recalibrate import accuracy_anew
 
 DEMO_RECIPES = ("demo-ternary", "demo-ternary+quantizer=Ternary()")
 DEMO_EPOCHS = range(2, 6)  # of Phase I
@@ -147,7 +149,10 @@ def flips(recipe: Recipe, data: ImageSource, initial: dict[str, Any]) -> dict[st
         record = trainer.epoch_record()
         kept = {key: record[key] for key in ("epoch", "lr", "train_loss", "accuracy")}
         near = _share_at_the_border(trainer)
-        epochs.append({**kept, "flips_a_step": flipped, "at_the_border": near})
+        anew = accuracy_anew(trainer.model, recipe, trainer.seed, data)
+        epochs.append(
+            {**kept, "recalibrated": anew, "flips_a_step": flipped, "at_the_border": near}
+        )
     return {"recipe": recipe.name, "weight_decay": recipe.weight_decay, "epochs": epochs}
 
 

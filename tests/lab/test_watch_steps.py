@@ -37,6 +37,7 @@ def test_flips_are_counted_for_single_steps(initial):
     assert [epoch["lr"] for epoch in record["epochs"]] == pytest.approx([0.1, 0.1, 0.01, 0.001])
     for epoch in record["epochs"]:
         assert 0 <= epoch["flips_a_step"] < 0.5 and 0 < epoch["at_the_border"] < 0.1
+        assert 0 < epoch["recalibrated"] <= 100
     assert record["epochs"][0]["flips_a_step"] > record["epochs"][-1]["flips_a_step"]
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from binaryrelax.lab.report.collection import collect_runs
-from binaryrelax.lab.report.grid_table import grid_markdown
-from binaryrelax.lab.report.grids import by_recipe, paper_grids
+from binaryrelax.lab.report.grids import paper_grids
+from binaryrelax.lab.report.results_page import paper_table_markdown
 from binaryrelax.lab.report.results_words import markdown_note
-from figures.common import RESULTS
+from figures.evidence import all_runs
 
 
 def cifar10() -> str:
     """The paper's Table 1 beside ours."""
-    table_1 = paper_grids(by_recipe(collect_runs(RESULTS / "cifar10").runs))[0]
-    return f"{grid_markdown(table_1)}\n\n{markdown_note()}"
+    return f"{paper_table_markdown(paper_grids(all_runs())[0])}\n\n{markdown_note()}"
 
 
 SECTIONS = {"cifar10": cifar10}

@@ -5,22 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import Any
+
+from binaryrelax.lab.report.spread import spread_of
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"
 BENCHMARKS = ROOT / "benchmarks" / "results"
-FIGURES = ("last", "best_phase_two")
 
 
 def spread(values: Iterable[float], *, signed: bool = False) -> str:
     """Mean ± standard deviation, if there are several; a hyphen if there is nothing."""
-    values = list(values)
-    if not values:
-        return "-"
-    mean = f"{fmean(values):{'+' if signed else ''}.2f}".replace("-", "−")
-    return mean + (f" ± {stdev(values):.2f}" if len(values) > 1 else "")
+    found = spread_of(values)
+    return found.text(signed=signed) if found else "-"
 
 
 def time_or_note(record: dict[str, Any] | None) -> str:

@@ -1,24 +1,24 @@
-"""The runs, and what is asked of them: figures by seed, comparisons, verdicts."""
+"""The runs, and what is asked of them: figures of a run, comparisons seed by seed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from functools import cache
-from math import sqrt
 from statistics import fmean, stdev
 
 from binaryrelax.lab.recipes import NETWORK_NAMES, Recipe
 from binaryrelax.lab.recipes.cifar10 import CIFAR10_ROWS, cifar10_resnet20
-from binaryrelax.lab.recipes.recipe import PLUS
+from binaryrelax.lab.recipes.recipe import PLUS, TUNED
+from binaryrelax.lab.report import spread as paired
 from binaryrelax.lab.report.collection import collect_runs
 from binaryrelax.lab.report.grids import Runs, by_recipe
 from binaryrelax.lab.report.runs import FinishedRun
+from binaryrelax.lab.report.spread import Figure, is_beyond_chance
 from figures.common import RESULTS, spread
 
-Measure = Callable[[FinishedRun], float]
-LATE_EPOCHS = 20
+LATE_SHARE = 15  # the last fifteenth of the epochs: 20 of 300, 7 of 100
 BITS = {"1 bit": ("bwn", "binary"), "ternary": ("twn", "ternary")}  # BinaryConnect, BinaryRelax
-SCHEDULES = {"": "the paper's schedule", PLUS: "annealed"}
+SCHEDULES = {"": "the paper's schedule", PLUS: "annealed", TUNED: "annealed, tuned"}
 ROWS = dict.fromkeys((cifar10_resnet20, *CIFAR10_ROWS))  # ResNet-20 first: it has most runs
 
 
@@ -51,11 +51,11 @@ def final_strength(recipe: Recipe) -> str:
 
 def last(run: FinishedRun) -> float:
     """The accuracy after the last epoch."""
-    return run.result["summary"]["last"]
+    return run.last
 
 
 def late(run: FinishedRun) -> float:
-    """The mean over the last epochs of Phase II: the very last may be a lucky or unlucky one."""
+    """The mean over the last epochs: the very last may be a lucky or unlucky one."""
     return fmean(late_epochs(run))
 
 
@@ -64,32 +64,28 @@ def swing(run: FinishedRun) -> float:
     return stdev(late_epochs(run))
 
 
-def best(run: FinishedRun) -> float:
-    """The best accuracy of Phase II: what the paper reports."""
-    return run.result["summary"]["best_phase_two"]
+def best(run: FinishedRun) -> float | None:
+    """The best accuracy of Phase II, or of the same epochs without one."""
+    return run.best
+
+
+def best_of_all(run: FinishedRun) -> float:
+    """The best accuracy of any epoch with quantized weights, projected in Phase I."""
+    return max(run.quantized_accuracies)
 
 
 def late_epochs(run: FinishedRun) -> list[float]:
-    """The accuracies of the last epochs of Phase II."""
-    return run.accuracies[run.phase_two_epoch :][-LATE_EPOCHS:]
+    """The accuracies of the last epochs."""
+    return run.accuracies[-max(1, round(len(run.accuracies) / LATE_SHARE)) :]
 
 
-def differences(ours: str, theirs: str, measure: Measure) -> list[float]:
+def differences(ours: str, theirs: str, figure: Figure) -> list[float]:
     """A figure of one recipe minus that of another, for each seed that both have."""
-    mine, others = runs_of(ours), runs_of(theirs)
-    return [measure(mine[seed]) - measure(others[seed]) for seed in sorted(mine.keys() & others)]
+    return paired.differences(runs_of(ours).values(), runs_of(theirs).values(), figure)
 
 
-def gain(values: list[float]) -> str:
-    """Mean ± deviation of differences, and in how many of the seeds they are above zero."""
+def gain(values: Sequence[float]) -> str:
+    """Mean ± deviation of differences, in how many seeds above zero; bold if beyond chance."""
+    shown = spread(values, signed=True)
     ahead = sum(value > 0 for value in values)
-    return f"{spread(values, signed=True)} ({ahead} of {len(values)})"
-
-
-def verdict(values: list[float]) -> str:
-    """Yes or no: with a question mark from a single seed, else beyond two standard errors."""
-    mean = fmean(values)
-    answer = "yes" if mean > 0 else "**no**"
-    if len(values) == 1:
-        return f"{answer}?"
-    return answer if abs(mean) > 2 * stdev(values) / sqrt(len(values)) else "unclear"
+    return f"{f'**{shown}**' if is_beyond_chance(values) else shown} ({ahead} of {len(values)})"

@@ -9,12 +9,11 @@ from statistics import fmean
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from binaryrelax.lab.drawing import COLOURS, GRID, INK, QUIET, SHADE, label, legend, panels, title
 from binaryrelax.lab.recipes import METHOD_NAMES
 from binaryrelax.lab.recipes.recipe import PLUS, TUNED
 from binaryrelax.lab.recipes.search import MORE_DECAY, SMALLER_STRENGTH, tried
-from binaryrelax.lab.report.picture import COLOURS, INK, QUIET
 from binaryrelax.lab.report.runs import FinishedRun
-from binaryrelax.lab.theory.drawing.style import GRID, SHADE, label, legend, panels, title
 from figures.common import RESULTS, read
 from figures.evidence import BITS, best, differences, final_strength, last, runs_of, settings
 
@@ -53,7 +52,7 @@ def gains() -> Figure:
 
 
 def last_epochs() -> Figure:
-    """ResNet-20 towards the end, under both schedules of the learning rate."""
+    """ResNet-20 towards the end, under both schedules: always of quantized weights."""
     figure, (left, right) = panels(1, 2, size=(13, 5), sharey=True)
     title(left, "ResNet-20, the paper's schedule")
     title(right, "ResNet-20, annealed")
@@ -61,7 +60,7 @@ def last_epochs() -> Figure:
     _draw_methods(right, ("bwn", "binary", "twn", "ternary"), PLUS, "")
     _draw_methods(right, ("binary", "ternary"), TUNED, " tuned")
     for place in (left, right):
-        label(place, x="epochs trained", y="test accuracy, %")
+        label(place, x="epochs trained", y="test accuracy of quantized weights, %")
         place.set_xlim(FIRST_EPOCH_SHOWN, 300)
         place.set_ylim(66, 93)
         _shade_phase_two(place, runs_of("cifar10-resnet20-binary").values())
@@ -75,7 +74,7 @@ def _draw_methods(axes: Axes, methods: Iterable[str], end: str, more: str) -> No
         runs = runs_of(f"cifar10-resnet20-{method}{end}").values()
         if not runs:
             continue
-        by_epoch = list(zip(*(run.accuracies for run in runs), strict=True))
+        by_epoch = list(zip(*(run.quantized_accuracies for run in runs), strict=True))
         epochs = range(1, len(by_epoch) + 1)
         style = "--" if method in ("bwn", "twn") else ":" if more else "-"
         seeds = "1 seed" if len(runs) == 1 else f"{len(runs)} seeds"
@@ -124,26 +123,36 @@ def _draw_both(axes: Axes, run: FinishedRun, name: str, colour: str) -> None:
 
 
 def flips() -> Figure:
-    """How many weights flip, and how many wait at the border, while the learning rate stays."""
+    """Weights that flip or wait at the border while the learning rate stays, and the accuracy."""
     records = read(RESULTS / "findings" / "flips.json")["records"]
-    figure, (left, right) = panels(1, 2, size=(13, 4.8))
+    figure, (left, middle, right) = panels(1, 3, size=(15, 4.8))
     title(left, "weights that a single step flips")
-    title(right, "weights with |y| below 1 % of the scale")
+    title(middle, "weights with |y| below 1 % of the scale")
+    title(right, f"test accuracy, weight decay {records[0]['weight_decay']:g}")
     for record, style in zip(records, ("-", "--"), strict=True):
         name = f"weight decay {record['weight_decay']:g}"
-        for place, key in ((left, "flips_a_step"), (right, "at_the_border")):
+        for place, key in ((left, "flips_a_step"), (middle, "at_the_border")):
             shares = [100 * epoch[key] for epoch in record["epochs"]]
-            place.plot(range(1, len(shares) + 1), shares, style, color=COLOURS["bwn"], label=name)
+            _draw_epochs(place, shares, style, color=COLOURS["bwn"], label=name)
+    statistics = {"accuracy": ("batch statistics of training", COLOURS["bwn"])}
+    statistics["recalibrated"] = ("measured anew", INK)
+    for key, (name, colour) in statistics.items():
+        values = [epoch[key] for epoch in records[0]["epochs"]]
+        _draw_epochs(right, values, "-", color=colour, label=name)
     left.set_yscale("log")
     left.set_yticks([0.003, 0.01, 0.03, 0.1, 0.3], ["0.003", "0.01", "0.03", "0.1", "0.3"])
-    for place in (left, right):
-        label(place, x="epochs trained; dotted: the learning rate is divided by ten",
-              y="share of all weights, %")  # fmt: skip
+    right.set_ylim(78, 91)
+    for place, unit in ((left, "of all weights"), (middle, "of all weights"), (right, "of images")):
+        label(place, x="epochs trained; dotted: learning rate / 10", y=f"share {unit}, %")
         for before, after in pairwise(records[0]["epochs"]):
             if after["lr"] < before["lr"]:
                 place.axvline(after["epoch"], color=QUIET, lw=1, ls=":")
         legend(place)
     return figure
+
+
+def _draw_epochs(axes: Axes, values: list[float], style: str, **options: str) -> None:
+    axes.plot(range(1, len(values) + 1), values, style, **options)
 
 
 ALL: dict[str, Callable[[], Figure]] = {

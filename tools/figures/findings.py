@@ -1,157 +1,94 @@
-"""What the runs say: the tables and answers of docs/findings.md."""
+"""What the runs say about epochs, λ and the phases: tables of docs/findings.md."""
 
 from __future__ import annotations
 
+from statistics import fmean
 from typing import Any
 
 from binaryrelax.lab.recipes import METHOD_NAMES, NETWORK_NAMES, Cosine, Recipe, find_recipe
 from binaryrelax.lab.recipes.methods import PAPER_METHODS
-from binaryrelax.lab.recipes.recipe import TUNED
 from binaryrelax.lab.recipes.search import (
     BINARY_CONNECT,
-    EXACT,
-    FROM_RANDOM_WEIGHTS,
     LARGER_STRENGTH,
-    MORE_DECAY,
     SMALLER_STRENGTH,
-    Change,
     tried,
 )
 from binaryrelax.lab.report.runs import FinishedRun
 from figures.common import RESULTS, read, spread, table
+from figures.comparisons import DECAYS
 from figures.evidence import (
     BITS,
-    LATE_EPOCHS,
     ROWS,
     SCHEDULES,
     best,
-    differences,
+    best_of_all,
     final_strength,
-    gain,
     last,
     late,
     runs_of,
-    settings,
     swing,
-    verdict,
 )
 
-DECAYS: dict[str, Change] = {"1e-4": {}, "3e-4": MORE_DECAY}
+NUM_LATE = 10  # epochs at a learning rate, before it falls or training ends
 STRENGTHS = (SMALLER_STRENGTH, {}, LARGER_STRENGTH, BINARY_CONNECT)
-Pairs = dict[str, tuple[str, str]]  # what is compared: our recipe, the other
-
-
-def rivals() -> str:
-    """BinaryRelax against BinaryConnect, everything else equal."""
-    pairs = {
-        f"{words}, {bits}": (f"{network}-{relaxed}{end}", f"{network}-{baseline}{end}")
-        for words, network, end in settings()
-        for bits, (baseline, relaxed) in BITS.items()
-    }
-    return compared(pairs | _tries({}, BINARY_CONNECT), "BinaryRelax", "BinaryConnect")
-
-
-def exact() -> str:
-    """The exact projection against TWN's threshold, both with BinaryRelax."""
-    pairs = {
-        words: (f"{network}-ternary-exact{end}", f"{network}-ternary{end}")
-        for words, network, end in settings()
-    }
-    pairs["the demo"] = "demo-ternary+quantizer=Ternary()", "demo-ternary"
-    return compared(pairs | _tries(EXACT, {}), "exact", "TWN's threshold")
-
-
-def start() -> str:
-    """From the trained float network against from random weights."""
-    return compared(
-        _tries({}, FROM_RANDOM_WEIGHTS), "from the float network", "from random weights"
-    )
-
-
-def one_bit_against_twn() -> str:
-    """Does 1 bit with BinaryRelax beat TWN's two?"""
-    pairs = {
-        words: (f"{network}-binary{end}", f"{network}-twn{end}")
-        for words, network, end in settings()
-    }
-    return compared(pairs, "1 bit, BinaryRelax", "TWN")
-
-
-def _tries(ours: Change, theirs: Change) -> Pairs:
-    """Two changes against each other among the tries of the search."""
-    return {
-        f"{_words_of_try(bits)}, decay {shown}": (
-            tried(method, decay | ours).name,
-            tried(method, decay | theirs).name,
-        )
-        for bits, (_, method) in BITS.items()
-        if method == "ternary" or EXACT not in (ours, theirs)
-        for shown, decay in DECAYS.items()
-    }
-
-
-def _words_of_try(bits: str) -> str:
-    return f"ResNet-20, annealed, 100 epochs, held-out images, {bits}"
-
-
-def compared(pairs: Pairs, ours: str, theirs: str) -> str:
-    """A row for each pair of recipes that share seeds, with an answer."""
-    rows = []
-    for words, recipes in pairs.items():
-        gains = [differences(*recipes, measure) for measure in (last, late, best)]
-        if gains[0]:
-            shared = runs_of(recipes[0]).keys() & runs_of(recipes[1]).keys()
-            ends = [
-                spread(last(runs_of(recipe)[seed]) for seed in shared)
-                for recipe in reversed(recipes)
-            ]
-            rows.append((words, *ends, *map(gain, gains), ", ".join(map(verdict, gains))))
-    if not rows:
-        return "Not run yet."
-    ends = f"{theirs}, last", f"{ours}, last"
-    gains = "gain, last epoch", f"gain, mean of last {LATE_EPOCHS}", "gain, best of Phase II"
-    return table(("", *ends, *gains, "ahead?"), rows)
 
 
 def last_and_best() -> str:
-    """By how much the best epoch of Phase II flatters, for ResNet-20."""
+    """By how much the best epoch flatters."""
     rows = []
-    for end, schedule in (*SCHEDULES.items(), (TUNED, "annealed, tuned")):
-        for method in PAPER_METHODS:
-            runs = runs_of(f"cifar10-resnet20-{method}{end}").values()
-            if runs:
-                gaps = spread(best(run) - last(run) for run in runs)
-                figures = spread(map(last, runs)), gaps, spread(map(swing, runs))
-                rows.append((schedule, METHOD_NAMES[method], *figures, str(len(runs))))
-    headings = ("ResNet-20", "method", "last", "best of Phase II − last")
-    return table((*headings, f"deviation over the last {LATE_EPOCHS} epochs", "seeds"), rows)
+    for network in (row().network for row in ROWS):
+        for end, schedule in SCHEDULES.items():
+            for method in PAPER_METHODS:
+                runs = list(runs_of(f"cifar10-{network}-{method}{end}").values())
+                if runs:
+                    what = NETWORK_NAMES[network], schedule, METHOD_NAMES[method]
+                    rows.append((*what, *_last_and_best(runs), str(len(runs))))
+    headings = ("", "schedule", "method", "last", "best of Phase II − last")
+    more = "best of all epochs − last", "deviation over the last epochs", "seeds"
+    return table((*headings, *more), rows)
+
+
+def _last_and_best(runs: list[FinishedRun]) -> tuple[str, ...]:
+    return (
+        spread(map(last, runs)),
+        spread(best(run) - last(run) for run in runs),
+        spread(best_of_all(run) - last(run) for run in runs),
+        spread(map(swing, runs)),
+    )
 
 
 def strengths() -> str:
     """Does λ at the end of Phase I matter? Tries of the search."""
     rows = []
     for change in STRENGTHS:
-        cells = [
-            spread(map(last, runs_of(tried(method, decay | change).name).values()))
+        groups = [
+            list(runs_of(tried(method, decay | change).name).values())
             for _, method in BITS.values()
             for decay in DECAYS.values()
         ]
-        if set(cells) != {spread([])}:
+        if any(groups):
+            cells = [_last_and_late(runs) for runs in groups]
             rows.append((final_strength(tried("binary", change)), *cells))
     headings = [f"{bits}, decay {decay}" for bits in BITS for decay in DECAYS]
     return table(("λ at the end of Phase I", *headings), rows)
 
 
+def _last_and_late(runs: list[FinishedRun]) -> str:
+    if not runs:
+        return "-"
+    seeds = f", {len(runs)} seeds" if len(runs) > 1 else ""
+    return f"{spread(map(last, runs))} ({fmean(map(late, runs)):.2f}{seeds})"
+
+
 def phase_two() -> str:
     """What happens around the beginning of Phase II, in whole runs."""
-    recipes = [
-        find_recipe(f"cifar10-{row().network}-{method}{end}")
+    names = [
+        f"cifar10-{row().network}-{method}{end}"
         for row in ROWS
         for end in SCHEDULES
         for _, method in BITS.values()
     ]
-    tuned = [find_recipe(f"cifar10-resnet20-{method}{TUNED}") for _, method in BITS.values()]
-    return _around_phase_two([*recipes, *tuned])
+    return _around_phase_two([find_recipe(name) for name in names if runs_of(name)])
 
 
 def phase_two_of_tries() -> str:
@@ -171,29 +108,72 @@ def _around_phase_two(recipes: list[Recipe]) -> str:
     for recipe in recipes:
         runs = runs_of(recipe.name).values()
         if runs and recipe.is_relaxed:
-            moments = [moments_of(run) for run in runs]
-            changes = [projected - at_x for at_x, projected, *_ in moments]
-            at_x, projected, *others = (spread(values) for values in zip(*moments, strict=True))
-            before = at_x, projected, spread(changes, signed=True)
-            rows.append((*_circumstances(recipe), *before, *others))
-    headings = ("", "schedule", "decay", "λ", "at x", "projected", "change", "after an epoch of II")
-    return table((*headings, "best of I, projected", "best of II", "last"), rows)
+            at_x, *changes = zip(*(moments_of(run) for run in runs), strict=True)
+            shown = [spread(values, signed=True) for values in changes]
+            rows.append((*_circumstances(recipe), spread(at_x), *shown, str(len(runs))))
+    headings = ("", "schedule", "decay", "λ", "at x", "projected at once", "an epoch later")
+    return table((*headings, "best of II − best of I", "seeds"), rows)
 
 
 def _circumstances(recipe: Recipe) -> tuple[str, ...]:
-    bits = {"binary": "1 bit", "ternary": "ternary"}[recipe.method]
     schedule = "annealed" if isinstance(recipe.lr_schedule, Cosine) else "the paper's"
     decay = f"{recipe.weight_decay:.0e}".replace("e-0", "e-")
-    return f"{NETWORK_NAMES[recipe.network]}, {bits}", schedule, decay, final_strength(recipe)
+    return (
+        f"{NETWORK_NAMES[recipe.network]}, {_bits(recipe)}",
+        schedule,
+        decay,
+        final_strength(recipe),
+    )
+
+
+def _bits(recipe: Recipe) -> str:
+    return next(bits for bits, pair in BITS.items() if recipe.method in pair)
 
 
 def moments_of(run: FinishedRun) -> tuple[float, ...]:
-    """Accuracies: at x and at proj(y) when Phase I ends, one epoch later; the best; the last."""
-    epochs = run.result["epochs"]
-    end, later = epochs[run.phase_two_epoch - 1 : run.phase_two_epoch + 1]
-    best_before = max(record["accuracy_projected"] for record in epochs[: run.phase_two_epoch])
-    both = end["accuracy"], end["accuracy_projected"]
-    return *both, later["accuracy"], best_before, best(run), last(run)
+    """The accuracy at x when Phase I ends, and what changes.
+
+    By projecting x on the spot; by an epoch of Phase II; from the best of Phase I, at x, to the
+    best of Phase II.
+    """
+    end = run.phase_two_epoch
+    before, after = run.accuracies[end - 1 : end + 1]
+    projected = run.quantized_accuracies[end - 1]
+    gain = best(run) - max(run.accuracies[:end])
+    return before, projected - before, after - before, gain
+
+
+def statistics_at_phase_two() -> str:
+    """How much of the drop by projecting is batch statistics that lag behind."""
+    records = read(RESULTS / "findings" / "phase-two.json")["records"]
+    rows = []
+    for name in dict.fromkeys(record["recipe"] for record in records):
+        mine = [record for record in records if record["recipe"] == name]
+        figures = [
+            spread(record[moment][how] for record in mine)
+            for moment in ("at_x", "projected", "an_epoch_later")
+            for how in ("as_trained", "recalibrated")
+        ]
+        recipe = find_recipe(name)
+        what = f"the demo, {_bits(recipe)}", final_strength(recipe)
+        rows.append((*what, *figures, str(len(mine))))
+    moments = ("at x", "projected at once", "an epoch later")
+    headings = [text for moment in moments for text in (moment, f"{moment}, measured anew")]
+    return table(("", "λ", *headings, "seeds"), rows)
+
+
+def statistics_by_learning_rate() -> str:
+    """Accuracies over the last epochs of each learning rate, with old and new batch statistics."""
+    rows = []
+    for record in read(RESULTS / "findings" / "flips.json")["records"]:
+        decay, epochs = f"{record['weight_decay']:g}", record["epochs"]
+        for rate in dict.fromkeys(epoch["lr"] for epoch in epochs):
+            late = [epoch for epoch in epochs if epoch["lr"] == rate][-NUM_LATE:]
+            flips = 1e4 * fmean(epoch["flips_a_step"] for epoch in late)
+            figures = [spread(epoch[key] for epoch in late) for key in ("accuracy", "recalibrated")]
+            rows.append((decay, f"{rate:g}", f"{flips:.1f}", *figures))
+    headings = ("weight decay", "learning rate", "of 10,000 weights a step flips")
+    return table((*headings, "batch statistics of training", "measured anew"), rows)
 
 
 def jumps() -> str:
@@ -225,13 +205,11 @@ def _jump(layer: dict[str, Any]) -> tuple[str, str, str]:
 
 
 SECTIONS = {
-    "findings-rivals": rivals,
     "findings-last-and-best": last_and_best,
     "findings-strengths": strengths,
     "findings-phase-two": phase_two,
     "findings-phase-two-of-tries": phase_two_of_tries,
-    "findings-exact": exact,
+    "findings-phase-two-statistics": statistics_at_phase_two,
+    "findings-statistics": statistics_by_learning_rate,
     "findings-jumps": jumps,
-    "findings-start": start,
-    "findings-one-bit-against-twn": one_bit_against_twn,
 }

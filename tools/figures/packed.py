@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from binaryrelax.lab.recipes import NETWORK_NAMES
 from figures.common import BENCHMARKS, RESULTS, read, table
 
 PACKED = BENCHMARKS / "packed.json"
@@ -40,6 +41,19 @@ def packed_files() -> str:
         for record in read(PACKED)["files"]
     ]
     return table(("ResNet-18 for CIFAR-10, whole file", "bytes", "smaller"), rows)
+
+
+def packed_as_it_comes() -> str:
+    """Whole networks without any setting: milliseconds, and how many times faster than torch."""
+    records = read(PACKED)["as_it_comes"]
+    rows = []
+    for case in dict.fromkeys((r["network"], r["batch"], r["weights"]) for r in records):
+        mine = [r for r in records if (r["network"], r["batch"], r["weights"]) == case]
+        base, *packed = (r["seconds"] for r in mine)
+        times = [f"{1e3 * seconds:.2f} ms, {base / seconds:.1f}×" for seconds in packed]
+        rows.append((NETWORK_NAMES[case[0]], str(case[1]), case[2], f"{1e3 * base:.2f} ms", *times))
+    headings = ("network", "batch", "weights", "torch float32", "packed, exact", "packed, fast")
+    return table(headings, rows)
 
 
 def packed_linear() -> str:

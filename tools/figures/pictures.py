@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from matplotlib.figure import Figure
 
+from binaryrelax.lab.drawing import figure_bytes
 from binaryrelax.lab.recipes.methods import PAPER_METHODS
 from binaryrelax.lab.report.picture import picture_bytes
-from binaryrelax.lab.report.runs import FinishedRun
 from binaryrelax.lab.theory.catalogue import PARTS, Part
-from binaryrelax.lab.theory.drawing.style import figure_bytes
 from figures import finding_pictures
 from figures.common import RESULTS, read
+from figures.evidence import runs_of
 
 
 def demo() -> bytes:
-    """The five runs of the demo, seed 0, and the histograms of their weights."""
-    runs = []
+    """The five networks of the demo, all seeds, and histograms of the weights of seed 0."""
+    groups = []
     for method in PAPER_METHODS:
-        result = read(RESULTS / "fashion-mnist-12k" / f"demo-{method}" / "seed0.json")
+        first, *others = runs_of(f"demo-{method}").values()
         histograms = read(RESULTS / "findings" / "histograms" / f"demo-{method}.json")
-        runs.append(FinishedRun(result, histograms))
-    return picture_bytes(runs)
+        groups.append([replace(first, histograms=histograms), *others])
+    return picture_bytes(groups)
 
 
 def theory(part: Part) -> bytes:

@@ -104,22 +104,24 @@ def alpha() -> str:
         (
             f"{r['problem']}, `{r['quantizer']}`",
             f"{r['line_changes']}",
-            *spread(r["alpha_at_changes"]),
+            *least_to_most(r["alpha_at_changes"]),
         )
         for r in data["one_scale"]
     ]
     for record in data["one_scale_per_layer"]:
         for number, layer in enumerate(record["layers"], 1):
             name = f"network, layer {number} alone, `{record['quantizer']}`"
-            rows.append((name, f"{layer['line_changes']}", *spread(layer["alpha_at_changes"])))
+            rows.append(
+                (name, f"{layer['line_changes']}", *least_to_most(layer["alpha_at_changes"]))
+            )
     for record in data["demo"]:
         for layer in record["layers"]:
             name = f"{record['recipe']}, {layer['name'].removesuffix('.weight')}, all steps"
-            rows.append((name, f"{layer['line_changes']}", *spread(layer["alpha"])))
+            rows.append((name, f"{layer['line_changes']}", *least_to_most(layer["alpha"])))
     return table(("run", "line changes", "least α", "median", "largest"), rows)
 
 
-def spread(values: list[float]) -> list[str]:
+def least_to_most(values: list[float]) -> list[str]:
     """Least, median and largest."""
     return [f"{value:.2g}" for value in values]
 

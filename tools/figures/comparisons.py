@@ -1,0 +1,113 @@
+"""Two ways of training against each other, everything else equal: tables of docs/findings.md."""
+
+from __future__ import annotations
+
+from binaryrelax.lab.recipes.search import (
+    BINARY_CONNECT,
+    EXACT,
+    FROM_RANDOM_WEIGHTS,
+    MORE_DECAY,
+    Change,
+    tried,
+)
+from figures.common import spread, table
+from figures.evidence import (
+    BITS,
+    best,
+    best_of_all,
+    differences,
+    gain,
+    last,
+    late,
+    runs_of,
+    settings,
+)
+
+Pairs = dict[str, tuple[str, str]]  # what is compared: our recipe, the other
+DECAYS: dict[str, Change] = {"1e-4": {}, "3e-4": MORE_DECAY}
+FIGURES = {
+    "last epoch": last,
+    "mean of last epochs": late,
+    "best of Phase II": best,
+    "best of all epochs": best_of_all,
+}
+
+
+def rival_pairs() -> Pairs:
+    """BinaryRelax and BinaryConnect."""
+    pairs = {
+        f"{words}, {bits}": (f"{network}-{relaxed}{end}", f"{network}-{baseline}{end}")
+        for words, network, end in settings()
+        for bits, (baseline, relaxed) in BITS.items()
+    }
+    demo = {
+        f"the demo, {epochs} epochs, {bits}": (f"demo-{relaxed}{end}", f"demo-{baseline}{end}")
+        for epochs, end in ((10, ""), (12, "@12"))
+        for bits, (baseline, relaxed) in BITS.items()
+    }
+    return pairs | pairs_of_tries({}, BINARY_CONNECT) | demo
+
+
+def exact_pairs() -> Pairs:
+    """The exact projection and TWN's threshold, both with BinaryRelax."""
+    pairs = {
+        words: (f"{network}-ternary-exact{end}", f"{network}-ternary{end}")
+        for words, network, end in settings()
+    }
+    demo = {"the demo": ("demo-ternary+quantizer=Ternary()", "demo-ternary")}
+    return pairs | pairs_of_tries(EXACT, {}) | demo
+
+
+def start_pairs() -> Pairs:
+    """From the trained float network and from random weights."""
+    return pairs_of_tries({}, FROM_RANDOM_WEIGHTS)
+
+
+def one_bit_pairs() -> Pairs:
+    """1 bit with BinaryRelax and TWN's ternary weights."""
+    return {
+        words: (f"{network}-binary{end}", f"{network}-twn{end}")
+        for words, network, end in settings()
+    }
+
+
+def pairs_of_tries(ours: Change, theirs: Change) -> Pairs:
+    """Two changes against each other among the tries of the search."""
+    return {
+        f"ResNet-20, annealed, 100 epochs, held-out images, {bits}, decay {shown}": (
+            tried(method, decay | ours).name,
+            tried(method, decay | theirs).name,
+        )
+        for bits, (_, method) in BITS.items()
+        if method == "ternary" or EXACT not in (ours, theirs)
+        for shown, decay in DECAYS.items()
+    }
+
+
+def with_runs(pairs: Pairs) -> Pairs:
+    """The pairs of recipes that share seeds."""
+    return {words: pair for words, pair in pairs.items() if differences(*pair, last)}
+
+
+def compared(pairs: Pairs, ours: str, theirs: str) -> str:
+    """A row for each pair that has been run."""
+    rows = []
+    for words, pair in with_runs(pairs).items():
+        shared = runs_of(pair[0]).keys() & runs_of(pair[1]).keys()
+        ends = [spread(last(runs_of(name)[seed]) for seed in shared) for name in reversed(pair)]
+        gains = [gain(differences(*pair, figure)) for figure in FIGURES.values()]
+        rows.append((words, *ends, *gains))
+    if not rows:
+        return "Not run yet."
+    headings = (f"{theirs}, last", f"{ours}, last", *(f"gain, {name}" for name in FIGURES))
+    return table(("", *headings), rows)
+
+
+SECTIONS = {
+    "findings-rivals": lambda: compared(rival_pairs(), "BinaryRelax", "BinaryConnect"),
+    "findings-exact": lambda: compared(exact_pairs(), "exact", "TWN's threshold"),
+    "findings-start": lambda: compared(
+        start_pairs(), "from the float network", "from random weights"
+    ),
+    "findings-one-bit-against-twn": lambda: compared(one_bit_pairs(), "1 bit, BinaryRelax", "TWN"),
+}

@@ -1,0 +1,145 @@
+"""The answers of docs/findings.md in figures, at the head of the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from statistics import fmean
+
+from binaryrelax.lab.recipes.recipe import TUNED
+from binaryrelax.lab.recipes.search import MORE_DECAY, SMALLER_STRENGTH, tried
+from binaryrelax.lab.report.runs import FinishedRun
+from figures.common import spread, table
+from figures.comparisons import (
+    Pairs,
+    exact_pairs,
+    one_bit_pairs,
+    rival_pairs,
+    start_pairs,
+    with_runs,
+)
+from figures.evidence import BITS, ROWS, SCHEDULES, best, differences, last, runs_of
+from figures.findings import moments_of
+
+QUANTIZED = [method for pair in BITS.values() for method in pair]
+
+
+def summary() -> str:
+    """A row for each question: where it is answered, and the figures in short."""
+    answers = {
+        "Does BinaryRelax beat BinaryConnect at equal cost?": _rivals(),
+        "How much do the last and the best epoch differ, and why?": _last_and_best(),
+        "Does λ at the end of Phase I matter?": _strengths(),
+        'Is the gain from Phase II "very limited", and how large is the drop at its start?': (
+            _phase_two()
+        ),
+        "Does the exact ternary projection beat TWN's threshold?": _gains(exact_pairs()),
+        "Does it matter to start from a trained float network?": _gains(start_pairs()),
+        "Does 1 bit with BinaryRelax beat TWN, as the paper says of ResNet-18?": _one_bit(),
+    }
+    rows = [(f"[{question}](#{_anchor(question)})", text) for question, text in answers.items()]
+    return table(("question", "in figures, points of accuracy"), rows)
+
+
+def _anchor(heading: str) -> str:
+    kept = "".join(sign for sign in heading.lower() if sign.isalnum() or sign in " -")
+    return kept.replace(" ", "-")
+
+
+def _rivals() -> str:
+    """In how many comparisons it is ahead, by group."""
+    pairs = with_runs(rival_pairs())
+    groups = {
+        "the paper's schedule": [p for w, p in pairs.items() if SCHEDULES[""] in w],
+        "annealed": [p for w, p in pairs.items() if "annealed" in w and "held-out" not in w],
+        "annealed, held-out images": [p for w, p in pairs.items() if "held-out" in w],
+        "the demo": [p for w, p in pairs.items() if "demo" in w],
+    }
+    return "; ".join(
+        f"{words}: ahead in {_ahead(group, last)} of {len(group)} by the last epoch, in "
+        f"{_ahead(group, best)} by the best"
+        for words, group in groups.items()
+        if group
+    )
+
+
+def _ahead(pairs: Iterable[tuple[str, str]], figure) -> int:
+    return sum(fmean(differences(*pair, figure)) > 0 for pair in pairs)
+
+
+def _last_and_best() -> str:
+    """The range of mean gaps of quantized networks under each schedule."""
+    parts = []
+    for end, schedule in SCHEDULES.items():
+        cells = [
+            runs_of(f"cifar10-{row().network}-{method}{end}").values()
+            for row in ROWS
+            for method in QUANTIZED
+        ]
+        gaps = [fmean(best(run) - last(run) for run in runs) for runs in cells if runs]
+        if gaps:
+            parts.append(f"{schedule}: best − last {min(gaps):.2f} to {max(gaps):.2f}")
+    return "; ".join(parts)
+
+
+def _strengths() -> str:
+    """A smaller λ against the paper's, in the tries that there are."""
+    parts = []
+    for bits, (_, method) in BITS.items():
+        names = (tried(method, MORE_DECAY | SMALLER_STRENGTH), tried(method, MORE_DECAY))
+        gains = differences(*(recipe.name for recipe in names), last)
+        parts.append(f"{bits} {_short(gains)}")
+    return "λ = 11 instead of 114: " + ", ".join(parts)
+
+
+def _phase_two() -> str:
+    """The gain of Phase II and the drop at its start, over all runs of a schedule."""
+    parts = []
+    for end, schedule in (("", "the paper's schedule, λ = 114"), (TUNED, "annealed, λ = 11")):
+        moments = [moments_of(run) for run in _relaxed_runs(end)]
+        if moments:
+            _, _, drops, gains = zip(*moments, strict=True)
+            parts.append(
+                f"{schedule}: best of II − best of I {_range(gains)}, first epoch of II − last of "
+                f"I {_range(drops)}"
+            )
+    return "; ".join(parts)
+
+
+def _relaxed_runs(end: str) -> list[FinishedRun]:
+    return [
+        run
+        for row in ROWS
+        for _, relaxed in BITS.values()
+        for run in runs_of(f"cifar10-{row().network}-{relaxed}{end}").values()
+    ]
+
+
+def _range(values: Iterable[float]) -> str:
+    values = list(values)
+    return f"{spread([min(values)], signed=True)} to {spread([max(values)], signed=True)}"
+
+
+def _gains(pairs: Pairs) -> str:
+    """The mean gain by the last epoch of each pair."""
+    return "; ".join(
+        f"{words.replace(', annealed, 100 epochs, held-out images', '')}: "
+        f"{_short(differences(*pair, last))}"
+        for words, pair in with_runs(pairs).items()
+    )
+
+
+def _one_bit() -> str:
+    """By the last epoch and by the best, network by network."""
+    return "; ".join(
+        f"{words}: {_short(differences(*pair, last))} by the last epoch, "
+        f"{_short(differences(*pair, best))} by the best"
+        for words, pair in with_runs(one_bit_pairs()).items()
+    )
+
+
+def _short(gains: list[float]) -> str:
+    seeds = "1 seed" if len(gains) == 1 else f"{len(gains)} seeds"
+    return f"{spread([fmean(gains)], signed=True)} ({seeds})" if gains else "not run"
+
+
+SECTIONS = {"findings-summary": summary}
