@@ -1,6 +1,7 @@
 """Every experiment as one function that returns a `Recipe`."""
 
 import re
+from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
 
@@ -39,6 +40,7 @@ from binaryrelax.lab.recipes.recipe import (
     plain as plain,
 )
 from binaryrelax.lab.recipes.search import SEARCHES as SEARCHES
+from binaryrelax.lab.recipes.settings import split_settings
 from binaryrelax.lab.recipes.tables import (
     ALL_RECIPES as ALL_RECIPES,
     NETWORK_NAMES as NETWORK_NAMES,
@@ -49,17 +51,26 @@ from binaryrelax.lab.recipes.tables import (
 
 
 def find_recipe(name: str) -> Recipe:
-    """The recipe of that name, which may tell of changes: NAME+key=value@epochs."""
+    """The recipe of that name, which may tell of changes: NAME+key=value@epochs.
+
+    Any number of them, made from left to right: NAME@12+lr=0.1+momentum=0.95@6.
+    """
     recipes = {recipe.name: recipe for recipe in ALL_RECIPES}
-    unchanged, _, epochs = name.partition("@")
-    unchanged, *settings = re.split(r"\+(?=\w+=)", unchanged)
-    if unchanged in recipes and (epochs.isdigit() or not epochs):
-        changed = recipes[unchanged].with_settings(dict(s.split("=", 1) for s in settings))
-        return changed.with_epochs(int(epochs)) if epochs else changed
+    first, *later = [re.split(r"\+(?=\w+=)", part) for part in name.split("@")]
+    unchanged, *settings = first
+    if unchanged not in recipes or not all(re.fullmatch(r"\d{1,9}", part[0]) for part in later):
+        raise ValueError(_no_such_recipe(name, recipes))
+    recipe = recipes[unchanged].with_settings(split_settings(settings))
+    for epochs, *settings in later:
+        recipe = recipe.with_epochs(int(epochs)).with_settings(split_settings(settings))
+    return recipe
+
+
+def _no_such_recipe(name: str, recipes: Iterable[str]) -> str:
     close = get_close_matches(name, recipes, n=5)
     close += [other for other in recipes if other.startswith(name) and other not in close]
     hint = f"did you mean {', '.join(close[:5])}? " if close else ""
-    raise ValueError(f"no recipe is called {unchanged!r}; {hint}`binaryrelax recipes` lists all")
+    return f"no recipe is called {name!r}; {hint}`binaryrelax recipes` lists all"
 
 
 def describe_recipes() -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Any, get_type_hints
 
 from binaryrelax import GeometricGrowth, Hard, Quantizer
 from binaryrelax.lab.recipes.learning_rate import LearningRateSchedule
-from binaryrelax.lab.recipes.settings import parsed_settings, setting_suffix
+from binaryrelax.lab.recipes.settings import parsed_settings, setting_suffix, settings_in
 
 METHOD_NAMES = {
     "float": "Float",
@@ -119,6 +119,7 @@ class Recipe:
 
         Milestones and Phase II move along, and the growth changes so that λ ends Phase I where it
         did before. A single epoch leaves no room for Phase I. The paper's figures are not claimed.
+        NAME@12 made shorter is NAME@12@6, not NAME@6: numbers that are rounded twice may differ.
         """
         if epochs < 1:
             raise ValueError(f"epochs={epochs}: there must be at least one")
@@ -142,7 +143,8 @@ class Recipe:
         by commas, a quantizer as Python writes it, a learning-rate schedule as ``cosine`` or
         ``steps:120,220``. It still starts from the same float network (``starts_from=none``: from
         random weights), whose settings stay, but for `held_out`: that network must not have seen
-        the images either. The paper's figures are not claimed.
+        the images either. The paper's figures are not claimed. A name tells of no setting twice,
+        and of none without effect.
         """
         if not settings:
             return self
@@ -150,25 +152,30 @@ class Recipe:
         choices = {name: kind for name, kind in kinds.items() if name not in FIXED}
         values = parsed_settings(settings, choices)
         self._refuse_settings_without_effect(values)
+        values["starts_from"] = self._start_after(values)
         try:
             name = self.name + setting_suffix(settings)
-            return replace(
-                self._without_claim(), name=name, **self._ancestor_after(values), **values
-            )
+            return replace(self._without_claim(), name=name, **values)
         except ValueError as error:
             given = ", ".join(f"{key}={value}" for key, value in settings.items())
             raise ValueError(f"--set {given}: {error}") from error
 
-    def _ancestor_after(self, values: Mapping[str, Any]) -> dict[str, str]:
-        """The float network to start from, if these settings make it another one."""
-        if self.starts_from is None or not values.get("held_out") or "starts_from" in values:
-            return {}
-        return {"starts_from": f"{self.starts_from}+held_out={values['held_out']}"}
+    def _start_after(self, values: Mapping[str, Any]) -> str | None:
+        """The network to start from with these settings; it holds out the same images."""
+        start = values.get("starts_from", self.starts_from)
+        held_out = values.get("held_out", self.held_out)
+        if start and held_out and not values.keys().isdisjoint({"starts_from", "held_out"}):
+            return f"{start}+held_out={held_out}"
+        return start
 
     def _refuse_settings_without_effect(self, values: Mapping[str, Any]) -> None:
         """A name must not tell of a setting that the run never looks at."""
-        if "starts_from" in values and self.starts_from == values["starts_from"]:
-            start = self.starts_from or "random weights"
+        for key in values.keys() & settings_in(self.name):
+            raise ValueError(f"--set {key}: {self.name} sets it already; take the name without it")
+        others = {key: value for key, value in values.items() if key != "starts_from"}
+        start = self._start_after(others)
+        if "starts_from" in values and self._start_after(values) == start:
+            start = start or "random weights"
             raise ValueError(f"--set starts_from: {self.name} starts from {start} anyway")
         for key in STRENGTH_SETTINGS:
             if key in values and self.quantizer is None:
@@ -177,10 +184,10 @@ class Recipe:
                 )
         is_hard = values.get("initial_strength", self.initial_strength) == math.inf
         for key in ("growth", "growth_every_epochs"):
-            if key in values and is_hard:
+            if key in values.keys() | settings_in(self.name) and is_hard:
                 raise ValueError(
-                    f"--set {key}: {self.name} has λ = ∞ from the first step, which cannot grow; "
-                    "take a BinaryRelax recipe, or set initial_strength too"
+                    f"--set {key}: λ = ∞ from the first step cannot grow, so {key} has no effect "
+                    f"on {self.name}; take a BinaryRelax recipe, or a finite initial_strength"
                 )
 
     def _without_claim(self) -> "Recipe":

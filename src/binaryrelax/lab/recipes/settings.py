@@ -3,7 +3,7 @@
 import ast
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
@@ -41,6 +41,19 @@ RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
 }
 
 
+def split_settings(given: Iterable[str]) -> dict[str, str]:
+    """Key and value of each setting that is written as key=value."""
+    settings: dict[str, str] = {}
+    for text in given:
+        key, equals, value = (part.strip() for part in text.partition("="))
+        if not equals:
+            raise ValueError(f"--set {key}: write it as key=value, for example --set lr=0.05")
+        if key in settings:
+            raise ValueError(f"--set {key}={value}: {key} is set twice; give it once")
+        settings[key] = value
+    return settings
+
+
 def parsed_settings(settings: Mapping[str, str], kinds: Mapping[str, Any]) -> dict[str, Any]:
     """The values of the settings; `kinds` holds the type of each that may be set."""
     values = {}
@@ -55,8 +68,16 @@ def parsed_settings(settings: Mapping[str, str], kinds: Mapping[str, Any]) -> di
 
 
 def setting_suffix(settings: Mapping[str, str]) -> str:
-    """What is added to the name of a recipe whose settings were changed."""
+    """What is added to the name of a recipe whose settings were changed.
+
+    No value holds an @, or a + before key=, so that the name can be taken apart again.
+    """
     return "".join(f"+{key}={''.join(text.split())}" for key, text in settings.items())
+
+
+def settings_in(name: str) -> set[str]:
+    """The keys of all settings that the name of a recipe tells of."""
+    return set(re.findall(r"\+(\w+)=", name))
 
 
 def _unknown_key(key: str, kinds: Mapping[str, Any]) -> str:
@@ -96,8 +117,8 @@ def _truth(key: str, text: str) -> bool:
 
 
 def _name(key: str, text: str) -> str:
-    if not re.fullmatch(r"[\w.*?\[\]!@-]+", text):
-        raise ValueError(f"{key} must be a name")
+    if not re.fullmatch(r"[\w.*?\[\]!-]+", text):
+        raise ValueError(f"{key} must be a name, without the changes that @ and + would tell of")
     return text
 
 
@@ -124,6 +145,8 @@ def _learning_rate_schedule(key: str, text: str) -> LearningRateSchedule:
 def _quantizer(key: str, text: str) -> Quantizer:
     """The object that a Python expression would make, out of our own classes and literals only."""
     try:
+        if not re.fullmatch(r"[\w\s.,()=+-]*", text):
+            raise ValueError("it holds a character that none of them needs")
         value = _built(ast.parse(text, mode="eval").body)
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
         raise ValueError(f"{_quantizer_rule(key)}; here: {error}") from error
