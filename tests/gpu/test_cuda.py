@@ -1,5 +1,6 @@
 """On a CUDA device: no waiting, graphs, late but certain errors, and the CPU's answers."""
 
+import copy
 import math
 from dataclasses import replace
 
@@ -218,6 +219,26 @@ def test_memory_stays_after_the_first_step_and_the_peak_is_a_few_layers():
     assert torch.cuda.memory_allocated() == held
     one_layer = 1024 * 1024 * 4
     assert torch.cuda.max_memory_allocated() - held <= 6 * one_layer  # of 16 layers
+
+
+@pytest.mark.parametrize("schedule", [GeometricGrowth(2.0, 1.5, 1, 99), Hard()], ids=repr)
+@pytest.mark.parametrize("quantizer", [Binary(), Ternary(), TernaryThreshold(), Uniform(bits=4)])
+def test_other_weights_are_noticed_and_the_same_ones_again_pass(quantizer, schedule):
+    model, (images, labels) = network(), problem()
+    optimizer = wrapped(model, quantizer, schedule)
+    for _ in range(3):
+        optimizer.zero_grad()
+        backward(model, images, labels)
+        optimizer.step()
+        model.load_state_dict(copy.deepcopy(model.state_dict()))
+    optimizer.prepare_step()
+    nn.init.ones_(model[0].weight)
+    for act in (optimizer.step, optimizer.prepare_step):
+        with pytest.raises(ValueError, match=r"the values of 0\.weight are not"):
+            act()
+    optimizer.adopt_weights()
+    assert bool((optimizer.float_weights[model[0].weight] == 1).all())
+    optimizer.step()
 
 
 def test_grad_scaler_skips_a_step():

@@ -48,13 +48,6 @@ def test_every_plan(bits, inputs, plan):
         case.assert_product(case.vectors(batch, inputs, dtype=torch.bfloat16), plan=plan)
 
 
-@pytest.mark.parametrize("bits", [1, 2])
-@pytest.mark.parametrize("batch", [1, 30])
-def test_float32_keeps_its_precision(bits, batch):
-    case = Case(256, 2048, bits)
-    case.assert_product(case.vectors(batch, 2048, dtype=torch.float32), biased=True)
-
-
 def test_unaligned_vectors():
     case = Case(64, 1024, 2)
     case.assert_product(case.vectors(3, 1100, dtype=torch.bfloat16)[:, 3:1027])

@@ -16,7 +16,6 @@ from binaryrelax.kernels.packed_matrix import PackedMatrix, Plan
 TOLERANCES = {
     torch.bfloat16: 2.0**-7 if IS_INTERPRETED else 1.01 * 2.0**-8,
     torch.float16: 1.01 * 2.0**-11,
-    torch.float32: 1e-6,
 }
 
 

@@ -118,3 +118,12 @@ def test_settings_that_change_need_no_new_launch():
         for old, new in zip(before, pair.velocities, strict=True):
             torch.testing.assert_close(new, momentum * old + 1, **ROUNDING)
     assert len(pair.twin.fused._descents) == 1
+
+
+@pytest.mark.parametrize("quantizer", QUANTIZERS, ids=repr)
+def test_the_default_device_does_not_matter(quantizer):
+    here, elsewhere = (Pair(quantizer, SETTINGS["heavy ball"]) for _ in range(2))
+    with torch.device("meta"):
+        elsewhere.twin = Twin(quantizer, elsewhere.twin.ys)  # what it holds is made there, too
+        found = elsewhere.step(1, mix=0.3)
+    assert all(map(same_bits, found, here.step(1, mix=0.3)))

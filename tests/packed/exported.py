@@ -101,7 +101,7 @@ def features(count: int) -> Tensor:
 
 
 def awkward_convolutions() -> nn.Module:
-    """Groups, strides, dilation and every way of padding, for three channels."""
+    """Groups, strides, dilation, every way of padding, a transposed one; for three channels."""
     return nn.Sequential(
         nn.Conv2d(3, 6, 3, padding="same", padding_mode="reflect"),
         nn.ReLU(),
@@ -110,6 +110,7 @@ def awkward_convolutions() -> nn.Module:
         nn.Conv2d(9, 9, 3, padding=2, dilation=2, groups=9, padding_mode="circular"),
         nn.Conv2d(9, 5, 2, padding="same", dilation=(1, 3)),
         nn.Conv2d(5, 4, 3, padding="valid", padding_mode="replicate", bias=False),
+        nn.ConvTranspose2d(4, 6, (3, 2), stride=(2, 1), padding=1, output_padding=(1, 0), groups=2),
     )
 
 

@@ -73,6 +73,8 @@ def test_the_whole_file_is_counted(tmp_path):
     assert found.float32_bytes == 4 * sum(t.numel() for t in plain.state_dict().values())
     assert found.file_bytes == (tmp_path / "f").stat().st_size
     assert found.saving == found.float32_bytes / found.file_bytes
+    num_packed = plain[0].weight.numel() + plain[3].weight.numel()
+    assert found.packed_share == pytest.approx(4 * num_packed / found.float32_bytes)
 
 
 def test_digests_are_those_of_the_stored_tensors(tmp_path):

@@ -82,7 +82,6 @@ def test_networks_come_back_bit_for_bit(quantizer, fold, dense, tmp_path):
         (Tied, inputs(3, 6)),
         (Twice, inputs(3, 6)),
         (Language, torch.arange(11)),
-        (lambda: nn.TransformerEncoderLayer(8, 2, 12, batch_first=True), inputs(2, 5, 8)),
         (lambda: nn.Sequential(*[nn.Linear(6, 6)] * 2), inputs(3, 6)),
         (lambda: nn.Sequential(nn.Conv1d(6, 6, 2), nn.Conv1d(6, 4, 2, bias=False)), inputs(6, 5)),
     ],
@@ -91,6 +90,32 @@ def test_networks_of_every_shape_come_back(make, x, tmp_path):
     for quantizer in (Binary(), Ternary(), Ternary(granularity=PerChannel())):
         with torch.no_grad():
             check_round_trip(make, quantizer, tmp_path / "f", x)
+
+
+@torch.no_grad()
+def test_transformers_come_back(tmp_path):
+    def make():
+        return nn.TransformerEncoderLayer(8, 2, 12, batch_first=True)
+
+    for quantizer in (Binary(), Ternary(granularity=PerChannel())):
+        keep_float = ("*.in_proj_weight",)
+        check_round_trip(make, quantizer, tmp_path / "f", inputs(2, 5, 8), keep_float=keep_float)
+
+
+def autoencoder() -> nn.Module:
+    """Inputs and outputs of its transposed convolutions differ in number, as do their biases."""
+    return nn.Sequential(
+        nn.Conv2d(2, 4, 3, stride=2), nn.ReLU(), nn.ConvTranspose2d(4, 6, 3, stride=2, groups=2),
+        nn.BatchNorm2d(6), nn.ReLU(), nn.ConvTranspose2d(6, 2, 1, bias=False),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("fold", [True, False])
+@pytest.mark.parametrize("quantizer", [Binary(), Ternary(), Uniform(bits=3)], ids=repr)
+def test_networks_with_transposed_convolutions_come_back(quantizer, fold, tmp_path):
+    check_round_trip(autoencoder, quantizer, tmp_path / "f", fold_batchnorm=fold)
+    kinds = {layer.name: layer.kind for layer in certify(tmp_path / "f").layers}
+    assert kinds == {"0": "conv2d", "2": "conv_transpose2d", "5": "conv_transpose2d"}
 
 
 def test_tied_codes_are_stored_once_and_stay_tied(tmp_path):

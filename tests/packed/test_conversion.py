@@ -20,10 +20,14 @@ from binaryrelax.packed import (
     PackedConv1d,
     PackedConv2d,
     PackedConv3d,
+    PackedConvTranspose1d,
+    PackedConvTranspose2d,
+    PackedConvTranspose3d,
     PackedLayer,
     PackedLinear,
     engines,
 )
+from tests.optim.sharded import shard_network
 from tests.optim.toy import (
     IMAGES as TRAINING_IMAGES,
     loss_of,
@@ -67,6 +71,9 @@ def test_each_kind_of_layer_has_its_packed_one():
     kinds = {
         nn.Linear(4, 4): PackedLinear, nn.Conv1d(2, 2, 2): PackedConv1d,
         nn.Conv2d(2, 2, 2): PackedConv2d, nn.Conv3d(2, 2, 2): PackedConv3d,
+        nn.ConvTranspose1d(2, 2, 2): PackedConvTranspose1d,
+        nn.ConvTranspose2d(2, 2, 2): PackedConvTranspose2d,
+        nn.ConvTranspose3d(2, 2, 2): PackedConvTranspose3d,
     }  # fmt: skip
     model = nn.ModuleList(kinds)
     pack(model, put_in_q(model, Binary()))
@@ -170,6 +177,18 @@ def test_of_a_model_in_distributed_data_parallel_the_inner_one_is_packed(tmp_pat
     assert kind == "Sequential" and torch.allclose(answers, plain(IMAGES), atol=1e-6)
 
 
+def pack_sharded():
+    model = shard_network(network_to_train())
+    with pytest.raises(ValueError) as caught:
+        pack(model, select_weights(model, Ternary()))
+    return str(caught.value)
+
+
+def test_a_sharded_model_is_refused(tmp_path):
+    (said,) = run_on_ranks(pack_sharded, 1, tmp_path)
+    assert said.startswith("pack: layer '0' is sharded; load its full state dict")
+
+
 @pytest.mark.parametrize("norm_first", [False, True])
 def test_transformers_pack_whole_with_the_output_projection_of_attention(norm_first):
     def make():
@@ -177,7 +196,8 @@ def test_transformers_pack_whole_with_the_output_projection_of_attention(norm_fi
             8, 2, dim_feedforward=12, batch_first=True, norm_first=norm_first
         )
 
-    plain, packed = packed_copy(make, Ternary(granularity=PerChannel()))
+    quantizer = Ternary(granularity=PerChannel())
+    plain, packed = packed_copy(make, quantizer, keep_float=("*.in_proj_weight",))
     assert isinstance(packed.self_attn.out_proj, PackedLinear)
     assert isinstance(packed.linear1, PackedLinear)
     for gradients in (True, False):  # without, torch takes a fast path that reads weights itself

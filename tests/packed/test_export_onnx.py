@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from binaryrelax import Binary, PerChannel, PerGroup, Ternary, Uniform, load_packed, save_packed
+from binaryrelax.packed import PackedLayer
 from binaryrelax.packed.export import export_onnx
-from binaryrelax.packed.layers import PackedLayer
 from tests.packed.cases import same_snapshot, same_tensor, seeded, snapshot
 from tests.packed.exported import (
     Perceptron,
@@ -255,5 +255,6 @@ def test_a_missing_dependency_names_the_extra(missing, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, missing, None)  # how Python notes that there is none
     with pytest.raises(ImportError) as caught:
         export_onnx(seeded(Perceptron), features(28), tmp_path / "net.onnx")
-    expected = f"export to onnx needs the module {missing}: pip install 'binaryrelax[onnx]'"
-    assert str(caught.value) == expected
+    assert str(caught.value) == (
+        f"export to onnx needs the module {missing}: pip install '.[onnx]' in the source folder"
+    )

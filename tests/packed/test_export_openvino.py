@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from binaryrelax import Binary, PerChannel, PerGroup, Ternary, Uniform
+from binaryrelax.packed import PackedLayer
 from binaryrelax.packed.export import export_openvino
-from binaryrelax.packed.layers import PackedLayer
 from tests.packed.cases import same_snapshot, same_tensor, seeded, snapshot
 from tests.packed.exported import (
     Perceptron,
@@ -188,5 +188,7 @@ def test_a_missing_dependency_names_the_extra(missing, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, missing, None)  # how Python notes that there is none
     with pytest.raises(ImportError) as caught:
         export_openvino(seeded(Perceptron), features(28), tmp_path / "net.xml")
-    expected = f"export to openvino needs the module {missing}: pip install 'binaryrelax[openvino]'"
-    assert str(caught.value) == expected
+    assert str(caught.value) == (
+        f"export to openvino needs the module {missing}: "
+        "pip install '.[openvino]' in the source folder"
+    )

@@ -1,5 +1,7 @@
 """Batch normalization folded into packed convolutions: the same predictions, fewer tensors."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
@@ -7,7 +9,7 @@ from torch import nn
 
 from binaryrelax import Binary, PerChannel, PerGroup, Ternary, Uniform, pack
 from binaryrelax.packed import PackedLayer
-from binaryrelax.packed.folding import FoldedNorm
+from binaryrelax.packed.folding import FoldedNorm, fold
 from tests.packed.cases import (
     IMAGES,
     QUANTIZERS,
@@ -267,3 +269,19 @@ def test_a_normalization_that_is_not_finite_is_refused(bad):
     with pytest.raises(ValueError, match="layer '3': its batch normalization holds NaN"):
         pack(model, weights, fold_batchnorm=True)
     assert same_snapshot(snapshot(model), before)
+
+
+def asymmetric(layer: PackedLayer) -> PackedLayer:
+    """The same layer with the levels 0 and 1."""
+    form = replace(layer.format, codebook=(0.0, 1.0))
+    return type(layer)(layer, replace(layer.packed_weight, format=form), layer.bias)
+
+
+def test_signs_of_an_asymmetric_codebook_cannot_be_folded():
+    _, packed = packed_copy(lambda: nn.Sequential(nn.Conv2d(2, 3, 1)), Binary())
+    layer, norm, x = asymmetric(packed[0]), nn.BatchNorm2d(3).eval(), inputs(2, 2, 4, 4)
+    with torch.no_grad():
+        assert relative_error(fold(layer, norm)(x), norm(layer(x))) < 1e-5
+        norm.weight[1] = -1
+    with pytest.raises(ValueError, match="codebook is not symmetric: pack without fold_batchnorm"):
+        fold(layer, norm)

@@ -2,12 +2,13 @@
 
 import copy
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from binaryrelax import Binary, PerChannel, Ternary, Uniform
-from binaryrelax.packed import PackedLayer, PackedLinear, set_mode
+from binaryrelax.packed import PackedLayer, PackedLinear, set_kernel_threads, set_mode
 from tests.packed.cases import (
     ENGINES,
     IMAGES,
@@ -56,6 +57,20 @@ CONVOLUTIONS = {  # layer, shape of its input
         (2, 2, 4, 4, 4),
     ),
 }
+TRANSPOSED = {
+    "plain": (lambda: nn.ConvTranspose2d(4, 6, 3), (2, 4, 5, 4)),
+    "no bias": (lambda: nn.ConvTranspose2d(4, 6, 3, bias=False), (2, 4, 5, 4)),
+    "doubling": (lambda: nn.ConvTranspose2d(4, 6, 4, stride=2, padding=1), (2, 4, 5, 4)),
+    "everything": (
+        lambda: nn.ConvTranspose2d(
+            4, 6, (2, 3), stride=(2, 3), padding=(0, 1), output_padding=1, groups=2, dilation=2
+        ),
+        (2, 4, 5, 4),
+    ),
+    "unbatched": (lambda: nn.ConvTranspose2d(4, 6, 3), (4, 5, 4)),
+    "one dimension": (lambda: nn.ConvTranspose1d(4, 6, 3, stride=2), (2, 4, 5)),
+    "three dimensions": (lambda: nn.ConvTranspose3d(4, 2, 2, stride=2), (2, 4, 3, 2, 2)),
+}
 
 
 @torch.no_grad()
@@ -88,6 +103,28 @@ def test_convolutions_agree(name, engine):
         plain, packed = layer_pair(make, quantizer)
         assert same_tensor(packed.weight, plain.weight)
         check_against_float(plain, packed, inputs(*shape), engine)
+
+
+@EVERY_ENGINE
+@pytest.mark.parametrize("name", TRANSPOSED)
+def test_transposed_convolutions_agree(name, engine):
+    make, shape = TRANSPOSED[name]
+    for quantizer in (Binary(), Ternary(), Uniform(bits=3)):
+        plain, packed = layer_pair(make, quantizer)
+        assert same_tensor(packed.weight, plain.weight)
+        check_against_float(plain, packed, inputs(*shape), engine)
+        check_against_float(plain.double(), packed, inputs(*shape).double(), "torch")
+
+
+def test_transposed_convolutions_give_the_size_that_is_asked_for():
+    plain, packed = layer_pair(lambda: nn.ConvTranspose2d(4, 6, 3, stride=2), Ternary())
+    x = inputs(2, 4, 5, 5)
+    for size in ([11, 12], (2, 6, 12, 12)):
+        found = packed(x, output_size=list(size))
+        assert torch.equal(found, plain(x, output_size=list(size)))
+        assert found.shape[2:] == tuple(size[-2:])
+    with pytest.raises(ValueError, match="valid sizes range"):
+        packed(x, output_size=[13, 13])
 
 
 @EVERY_ENGINE
@@ -263,3 +300,18 @@ def test_fast_mode_stays_near(quantizer, engine):
             assert relative_error(found, plain(inputs(*shape))) < (
                 1e-6 if engine == "torch" else 0.02
             )
+
+
+@pytest.mark.skipif("native" not in ENGINES, reason="binaryrelax-native is not installed")
+@torch.no_grad()
+def test_the_number_of_kernel_threads_may_be_of_any_whole_type():
+    plain, packed = layer_pair(lambda: nn.Linear(6, 4), Binary())
+    x = inputs(3, 6)
+    try:
+        set_kernel_threads(np.int64(2))
+        assert relative_error(packed(x), plain(x)) < 1e-5
+        for wrong in (0, 1.5, True, "2"):
+            with pytest.raises(ValueError, match=r"set_kernel_threads\(count=.*whole number >= 1"):
+                set_kernel_threads(wrong)
+    finally:
+        set_kernel_threads(None)

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from binaryrelax import Binary, Ternary, certify, load_packed, save_packed
+from binaryrelax.packed.writing import write_atomically
 from tests.packed.cases import packed_copy, same_snapshot, small_network, snapshot
 
 ROOT = Path(__file__).parents[2]
@@ -48,7 +49,7 @@ def contents(tmp_path_factory):
     return {(folder / name).read_bytes() for name in ("binary", "ternary")}
 
 
-def test_a_full_disk_leaves_the_file_of_before(tmp_path):
+def test_a_file_that_may_not_grow_leaves_the_one_of_before(tmp_path):
     path = tmp_path / "f"
     save_packed(packed_copy(small_network, Ternary())[1], path)
     before = path.read_bytes()
@@ -61,8 +62,18 @@ def test_a_full_disk_leaves_the_file_of_before(tmp_path):
     )
     errors = process.communicate(timeout=60)[1]
     assert process.returncode == 1
-    assert f"{path} cannot be written (File too large)" in errors.splitlines()[-1]
+    last = errors.splitlines()[-1]
+    assert last.endswith(
+        f"{path} cannot be written (File too large); what was there before is intact"
+    )
     assert path.read_bytes() == before and os.listdir(tmp_path) == ["f"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_only_a_full_disk_needs_room(tmp_path, monkeypatch):
+    monkeypatch.setattr(Path, "open", lambda *_: open("/dev/full", "wb"))  # noqa: SIM115
+    with pytest.raises(OSError, match=r"\(No space left on device\); .* is intact: make room$"):
+        write_atomically(tmp_path / "f", b"content")
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path):

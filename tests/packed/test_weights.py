@@ -18,7 +18,7 @@ from binaryrelax import (
     Uniform,
     distance,
 )
-from binaryrelax.packed.weights import DTYPES, PackedWeight, pack_weight
+from binaryrelax.packed.weights import PACKABLE, PackedWeight, pack_weight
 from tests.packed.cases import at_all_granularities, same_tensor
 from tests.quantizers.cases import ALL_QUANTIZERS, is_supported, random_weights, weights
 
@@ -39,7 +39,7 @@ def comes_back(weight: torch.Tensor, quantizer) -> PackedWeight:
 
 
 @EVERY_QUANTIZER
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("dtype", PACKABLE, ids=str)
 def test_unpacked_weights_are_the_trained_ones_bit_for_bit(quantizer, dtype):
     if not is_supported(quantizer, dtype):
         pytest.skip("its largest code does not fit into this dtype")
@@ -57,13 +57,13 @@ def test_unpacked_weights_are_the_trained_ones_bit_for_bit(quantizer, dtype):
 @given(data=st.data())
 @settings(max_examples=5)
 def test_any_projection_comes_back(quantizer, data):
-    weight = data.draw(weights(data.draw(st.sampled_from(DTYPES))))
+    weight = data.draw(weights(data.draw(st.sampled_from(PACKABLE))))
     if is_supported(quantizer, weight.dtype):
         for own in at_all_granularities(quantizer, size=2):
             comes_back(own.project(weight), own)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("dtype", PACKABLE, ids=str)
 @pytest.mark.parametrize(
     "quantizer",
     [Uniform(bits=8), Uniform(bits=5), OneStepLloyd(bits=8), OneStepLloyd(bits=4),
@@ -78,7 +78,7 @@ def test_every_row_of_many_comes_back_whatever_its_scale(quantizer, dtype):
     comes_back(own.project((rows * sizes).to(dtype)), own)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("dtype", PACKABLE, ids=str)
 @pytest.mark.parametrize("quantizer", [Uniform(bits=8), OneStepLloyd(bits=8)], ids=repr)
 def test_levels_that_never_reach_the_largest_are_found(quantizer, dtype):
     levels = torch.tensor([[3.0, -1, 0, 2], [0, 0, 5, 0], [1, 1, -1, 1]])
@@ -111,7 +111,7 @@ def test_denormals_come_back(quantizer):
         comes_back(weight, quantizer)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("dtype", PACKABLE, ids=str)
 def test_the_largest_numbers_come_back(dtype):
     largest = torch.finfo(dtype).max
     comes_back(torch.tensor([[largest, -largest]], dtype=dtype), Binary())
@@ -149,7 +149,7 @@ def test_weights_outside_q_are_refused_with_their_distance(quantizer):
     assert repr(quantizer) in str(caught.value) and "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("dtype", PACKABLE, ids=str)
 def test_one_weight_that_is_one_bit_off_is_refused(dtype):
     weight = Binary().project(random_weights(4, 8, dtype=dtype))
     weight[2, 3] = torch.nextafter(weight[2, 3], torch.zeros_like(weight[2, 3]))

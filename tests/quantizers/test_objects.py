@@ -1,8 +1,10 @@
 """Quantizers as values: equality, hash, repr, copies, codebooks."""
 
 import copy
+import json
 import pickle
 
+import numpy as np
 import pytest
 
 import binaryrelax.quantizers as library
@@ -135,3 +137,10 @@ def test_repr_says_what_was_written():
     assert repr(Ternary()) == "Ternary()"
     assert repr(Uniform(bits=3)) == "Uniform(bits=3)"
     assert repr(Binary(granularity=PerGroup(64))) == "Binary(granularity=PerGroup(size=64))"
+
+
+@pytest.mark.parametrize("kind", [Uniform, PowerOfTwo, OneStepLloyd, PerGroup], ids=repr)
+def test_numbers_of_other_types_become_plain_ones(kind):
+    given, plain = kind(np.int64(3)), kind(3)
+    assert given == plain and repr(given) == repr(plain)
+    assert json.dumps(vars(given), default=repr) == json.dumps(vars(plain), default=repr)

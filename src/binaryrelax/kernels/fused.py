@@ -186,7 +186,7 @@ class _TernarySearch:
         self.rows, self.scales = rows, scales
         self.is_windowed = _are_long(rows)
         self.log_bins = LOG_BINS if self.is_windowed else LOG_BINS_OF_SHORT_ROWS
-        self.ratios = torch.tensor(COARSE_RATIOS, dtype=torch.float64).to(rows.device)
+        self.ratios = torch.tensor(COARSE_RATIOS, dtype=torch.float64, device=rows.device)
         self.bins = rows.zeros(rows.num_rows << self.log_bins, torch.int64)
         self.bin_counts = rows.zeros(rows.num_rows << self.log_bins, torch.int64)
         self.window = rows.zeros(

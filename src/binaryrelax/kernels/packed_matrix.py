@@ -21,7 +21,7 @@ MOST_SPAN = 2  # steps whose words are loaded at once
 ROWS_AT_ONCE = 1024  # laid out at once: their weights take a few bytes each meanwhile
 NUM_PROCESSORS = 132  # where there is no device to ask
 FIELDS = {1: (0, 1), 2: (3, 0, 1)}  # code -> bits of a word: for ternary, sign and "not zero"
-FLOATS = (torch.bfloat16, torch.float16, torch.float32)
+HALVES = (torch.bfloat16, torch.float16)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,10 +89,10 @@ class PackedMatrix:
         """The products, of shape (..., outputs) and x's dtype; ``plan`` is chosen if not given."""
         self._check(x, bias)
         vectors = x.detach().reshape(-1, self.inputs)
-        if x.dtype == torch.float32:
-            y = self._multiply_float32(vectors, bias, plan)
-        else:
-            y = self._multiply(vectors, bias, plan, x.dtype)
+        vectors = vectors if vectors.stride(-1) == 1 else vectors.contiguous()
+        y = vectors.new_empty(len(vectors), self.outputs)
+        if y.numel():
+            self._launch(vectors, y, bias, plan or self.plan(len(vectors)))
         return y.view(*x.shape[:-1], self.outputs)
 
     def plan(self, batch: int) -> Plan:
@@ -121,26 +121,7 @@ class PackedMatrix:
         warps = min(most_warps, max(2, 1 << (steps - 1).bit_length()))
         return FewPlan(tiles=tiles, warps=warps, loads=loads, early=can_overlap)
 
-    def _multiply_float32(self, x: Tensor, bias: Tensor | None, plan: Plan | None) -> Tensor:
-        """Three bfloat16 numbers hold a float32 one; the weights are exact, so that nothing else
-        is lost but in the sums."""
-        parts, rest = [], x
-        for _ in range(3):
-            parts.append(rest.to(torch.bfloat16))
-            rest = torch.where(parts[-1].isfinite(), rest - parts[-1], 0.0)
-        products = self._multiply(torch.cat(parts), None, plan, torch.float32)
-        high, middle, low = products.view(3, len(x), self.outputs).unbind()
-        y = high + (middle + low)
-        return y if bias is None else y + bias.detach().float()
-
-    def _multiply(
-        self, x: Tensor, bias: Tensor | None, plan: Plan | None, dtype: torch.dtype
-    ) -> Tensor:
-        x = x if x.stride(-1) == 1 else x.contiguous()
-        y = torch.empty(len(x), self.outputs, dtype=dtype, device=x.device)
-        if y.numel() == 0:
-            return y
-        plan = plan or self.plan(len(x))
+    def _launch(self, x: Tensor, y: Tensor, bias: Tensor | None, plan: Plan) -> None:
         if isinstance(plan, FewPlan) and len(x) > MOST_FEW:
             raise ValueError(f"FewPlan is for up to {MOST_FEW} vectors, not {len(x)}; use ManyPlan")
         with _on_device(x):
@@ -148,7 +129,6 @@ class PackedMatrix:
                 self._launch_few(x, y, bias, plan)
             else:
                 self._launch_many(x, y, bias, plan)
-        return y
 
     def _launch_few(self, x: Tensor, y: Tensor, bias: Tensor | None, plan: FewPlan) -> None:
         columns = 8 if len(x) <= 8 else 16
@@ -190,10 +170,8 @@ class PackedMatrix:
             raise ValueError(
                 f"PackedMatrix.multiply: x must end with {self.inputs} inputs, not {tuple(x.shape)}"
             )
-        if x.dtype not in FLOATS:
-            raise ValueError(
-                f"PackedMatrix.multiply: x must be bfloat16, float16 or float32, not {x.dtype}"
-            )
+        if x.dtype not in HALVES:
+            raise ValueError(f"PackedMatrix.multiply: x must be bfloat16 or float16, not {x.dtype}")
         if bias is not None and bias.shape != (self.outputs,):
             raise ValueError(
                 f"PackedMatrix.multiply: bias must have {self.outputs} entries, "

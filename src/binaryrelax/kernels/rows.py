@@ -112,7 +112,7 @@ class RowTable:
         return _addresses(self.pairs) == self.addresses
 
     def _upload(self, values: list[int], dtype: torch.dtype) -> Tensor:
-        return torch.tensor(values, dtype=dtype).to(self.device)
+        return torch.tensor(values, dtype=dtype, device=self.device)
 
 
 def _is_dense(tensor: Tensor) -> bool:

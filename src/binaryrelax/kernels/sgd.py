@@ -63,7 +63,7 @@ class DescentTables:
 
     def __init__(self, rows: RowTable) -> None:
         self.rows = rows
-        self.none = (rows.y, rows.y, torch.zeros(1, device=rows.device))
+        self.none = (rows.y, rows.y, rows.zeros(1, torch.float32))
         # A CUDA graph repeats the copies that it was captured with, from memory of their own.
         self._stages: list[Tensor] = []
         self._captured: list[Tensor] = []
@@ -72,7 +72,7 @@ class DescentTables:
         """Addresses of gradients and velocities, and the learning rate."""
         velocities = descent.velocities or descent.gradients  # of the same size; not read
         addresses = self._addresses(descent.gradients) + self._addresses(velocities)
-        table = self._upload(torch.tensor(addresses))
+        table = self._upload(torch.tensor(addresses, device="cpu"))
         return (*table.chunk(2), descent.lr)
 
     def is_capturing(self) -> bool:
@@ -90,8 +90,8 @@ class DescentTables:
 
     def _stage(self) -> Tensor:
         """Memory from which the device copies by itself."""
-        is_pinned = self.rows.device.type == "cuda"
-        return torch.empty(2 * self.rows.num_rows, dtype=torch.int64, pin_memory=is_pinned)
+        is_pinned, size = self.rows.device.type == "cuda", 2 * self.rows.num_rows
+        return torch.empty(size, dtype=torch.int64, device="cpu", pin_memory=is_pinned)
 
     def _addresses(self, tensors: list[Tensor]) -> list[int]:
         """Where each row begins in tensors that are laid out as the weights are."""

@@ -15,11 +15,14 @@ from binaryrelax.packed.export import (
     export_onnx as export_onnx,
     export_openvino as export_openvino,
 )
+from binaryrelax.packed.layer import PackedLayer as PackedLayer
 from binaryrelax.packed.layers import (
     PackedConv1d as PackedConv1d,
     PackedConv2d as PackedConv2d,
     PackedConv3d as PackedConv3d,
-    PackedLayer as PackedLayer,
+    PackedConvTranspose1d as PackedConvTranspose1d,
+    PackedConvTranspose2d as PackedConvTranspose2d,
+    PackedConvTranspose3d as PackedConvTranspose3d,
     PackedLinear as PackedLinear,
     set_mode as set_mode,
 )

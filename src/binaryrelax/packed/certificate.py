@@ -73,6 +73,11 @@ class Certificate:
         """How many times smaller the file is than the network in float32."""
         return self.float32_bytes / self.file_bytes
 
+    @property
+    def packed_share(self) -> float:
+        """The fraction of the network's values that are packed weights; the others stay float."""
+        return 1 - 4 * sum(self.float_tensors.values()) / self.float32_bytes
+
 
 def certify(path: str | os.PathLike[str]) -> Certificate:
     """Reads a packed file and counts what its layers hold.

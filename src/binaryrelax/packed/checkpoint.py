@@ -10,10 +10,10 @@ from typing import Any
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from binaryrelax.packed.conversion import unwrapped
-from binaryrelax.packed.file import PackedFile, stored_codes
+from binaryrelax.packed.bits import pack_trits
+from binaryrelax.packed.file import PackedFile
 from binaryrelax.packed.folding import FoldedNorm
-from binaryrelax.packed.layers import PackedLayer
+from binaryrelax.packed.layer import PackedLayer
 from binaryrelax.packed.manifest import (
     METADATA_KEY,
     LayerEntry,
@@ -21,8 +21,9 @@ from binaryrelax.packed.manifest import (
     digest_of_tensors,
 )
 from binaryrelax.packed.placement import place
-from binaryrelax.packed.weights import TERNARY
+from binaryrelax.packed.weights import TERNARY, PackedWeight
 from binaryrelax.packed.writing import write_atomically
+from binaryrelax.quantizers.wrappers import unwrapped
 
 
 def save_packed(
@@ -56,7 +57,7 @@ def save_packed(
     entries = {}
     for name, layer in layers.items():
         layout = "trits" if dense and layer.format.codebook == TERNARY else "bits"
-        codes = stored_codes(layer.packed_weight, layout)
+        codes = _stored_codes(layer.packed_weight, layout)
         if f"{name}.codes" in tensors:
             tensors[f"{name}.codes"] = codes
         digest = digest_of_tensors(codes, layer.scale)
@@ -88,6 +89,13 @@ def load_packed(path: str | os.PathLike[str], model: nn.Module) -> nn.Module:
     model = unwrapped(model)
     place(file, model)
     return model.eval()
+
+
+def _stored_codes(weight: PackedWeight, layout: str) -> Tensor:
+    """The codes as a file holds them."""
+    if layout == "bits":
+        return weight.codes.cpu()
+    return pack_trits(weight.indices().flatten(1)).cpu()
 
 
 def _state_of(model: nn.Module) -> dict[str, Tensor]:

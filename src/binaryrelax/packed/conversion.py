@@ -6,12 +6,14 @@ from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from binaryrelax.packed.folding import FoldedNorm, fold, foldable_norms
-from binaryrelax.packed.layers import PACKED_TYPES, PackedLayer, packed_type_of
+from binaryrelax.packed.layer import PackedLayer
+from binaryrelax.packed.layers import PACKED_TYPES, packed_type_of
 from binaryrelax.packed.weights import PackedWeight, pack_weight
 from binaryrelax.quantizers import Quantizer
+from binaryrelax.quantizers.dtensors import is_dtensor
+from binaryrelax.quantizers.wrappers import unwrapped
 
 
 @torch.no_grad()
@@ -60,15 +62,6 @@ def replace_everywhere(model: nn.Module, old: nn.Module, new: nn.Module) -> None
                 setattr(parent, name, new)
 
 
-def unwrapped(model: nn.Module) -> nn.Module:
-    """The model inside of wrappers, whose names of layers have no prefix."""
-    if isinstance(model, (DataParallel, DistributedDataParallel)):
-        inner = model.module
-    else:  # by its attribute: importing torch.compile's class would take a second
-        inner = getattr(model, "_orig_mod", None)
-    return unwrapped(inner) if isinstance(inner, nn.Module) else model
-
-
 def _layers_to_pack(model: nn.Module, weights: Mapping[Tensor, Quantizer]) -> dict[str, nn.Module]:
     """The layers that own one of the weights, by name."""
     if packed_type_of(model) is not None:
@@ -87,9 +80,9 @@ def _layers_to_pack(model: nn.Module, weights: Mapping[Tensor, Quantizer]) -> di
     owned = {id(layer._parameters["weight"]) for layer in layers.values()}
     strangers = [tuple(weight.shape) for weight in weights if id(weight) not in owned]
     if strangers or not weights:
-        what = f"weights of shape {strangers}" if strangers else "no weight"
+        unknown = f"weights of shape {strangers} given that no layer of {type(model).__name__} has"
         raise ValueError(
-            f"pack: {what} given that a layer of {type(model).__name__} has; "
+            f"pack: {unknown if strangers else 'no weight given'}; "
             "give those that select_weights found in this very model"
         )
     return layers
@@ -118,7 +111,7 @@ def _packed_layers(
 
 
 def _pack_weight(name: str, weight: Tensor, quantizer: Quantizer) -> PackedWeight:
-    if hasattr(weight, "full_tensor"):
+    if is_dtensor(weight):
         raise ValueError(
             f"pack: layer {name!r} is sharded; load its full state dict into a model of one process"
         )

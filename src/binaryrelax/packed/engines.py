@@ -19,6 +19,7 @@ from torch import Tensor
 
 from binaryrelax.packed.weights import BINARY, TERNARY, PackedWeight, WeightFormat
 from binaryrelax.quantizers import PerGroup
+from binaryrelax.quantizers.validation import require_whole
 
 Product = Callable[[Tensor, Tensor | None, bool], Tensor]  # (x, bias, fast) -> output
 _TRITON_DTYPES = (torch.bfloat16, torch.float16)
@@ -43,8 +44,8 @@ def set_kernel_threads(count: int | None) -> None:
     cores for the kernels.
     """
     global _kernel_threads
-    if count is not None and count < 1:
-        raise ValueError(f"set_kernel_threads({count}): there must be at least one thread")
+    if count is not None:
+        count = require_whole("set_kernel_threads", "count", count, low=1)
     _kernel_threads = count
 
 
@@ -108,7 +109,7 @@ def native_linear(weight: PackedWeight) -> Product:
                 f"PackedLinear: input of shape {tuple(x.shape)}, not (..., {form.row_length})"
             )
         rows = x if x.dim() == 2 else x.reshape(-1, form.row_length)
-        y = torch.empty(len(rows), form.num_rows)
+        y = rows.new_empty(len(rows), form.num_rows)
         rows, threads = rows.contiguous(), _num_threads()
         matrix.multiply(_array(rows), y.numpy(), _array(bias), fast, threads)
         return y if x.dim() == 2 else y.reshape(*x.shape[:-1], form.num_rows)
@@ -128,7 +129,7 @@ def native_convolution(weight: PackedWeight, geometry: dict[str, Any]) -> Produc
             return product(x.unsqueeze(0), bias, fast).squeeze(0)
         images = x.contiguous(memory_format=torch.channels_last).permute(0, 2, 3, 1)
         height, width = filters.output_size(images.shape[1], images.shape[2])
-        y = torch.empty(len(images), height, width, form.num_rows)
+        y = images.new_empty(len(images), height, width, form.num_rows)
         filters.convolve(_array(images), y.numpy(), _array(bias), fast, _num_threads())
         return y.permute(0, 3, 1, 2)
 

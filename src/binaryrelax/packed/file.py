@@ -72,12 +72,14 @@ class PackedFile:
         if tuple(codes.shape) != entry.stored_codes_shape or codes.dtype != torch.uint8:
             raise self.error(f"layer {name!r}: codes are not {entry.stored_codes_shape} bytes")
         if entry.layout == "trits":
-            stored = codes
-            codes = pack_bits(unpack_trits(codes, form.row_length), form.bits)
-            if not torch.equal(stored_codes(PackedWeight(form, codes, scale), "trits"), stored):
+            indices = unpack_trits(codes, form.row_length)
+            if not torch.equal(pack_trits(indices), codes):
                 raise self.error(f"layer {name!r}: a byte is not five trits, or padding not zero")
-        weight = PackedWeight(form, codes, scale)
-        problem = weight.problem()
+            weight = PackedWeight(form, pack_bits(indices, form.bits), scale)
+            problem = weight.problem_of_scale()  # the codes are good by their making
+        else:
+            weight = PackedWeight(form, codes, scale)
+            problem = weight.problem()
         if problem:
             raise self.error(f"layer {name!r}: {problem}")
         return weight
@@ -124,10 +126,3 @@ class PackedFile:
             raise self.error("has a tensor in two places of its manifest")
         if not self.manifest.layers:
             raise self.error("holds no packed layer")
-
-
-def stored_codes(weight: PackedWeight, layout: str) -> Tensor:
-    """The codes as a file holds them."""
-    if layout == "bits":
-        return weight.codes.cpu()
-    return pack_trits(weight.indices().flatten(1)).cpu()

@@ -15,7 +15,7 @@ from torch import Tensor, fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from binaryrelax.packed.bits import pack_bits
-from binaryrelax.packed.layers import PackedLayer
+from binaryrelax.packed.layer import PackedLayer
 from binaryrelax.packed.weights import PackedWeight
 from binaryrelax.quantizers import PerChannel, PerLayer
 
@@ -90,7 +90,12 @@ def fold(layer: PackedLayer, norm: nn.Module) -> PackedLayer:
 def _scaled(weight: PackedWeight, factor: Tensor) -> PackedWeight:
     """The weight with each row times its factor."""
     form, indices = weight.format, weight.indices().flatten(1)
-    mirrored = len(form.codebook) - 1 - indices  # codebooks are symmetric
+    if bool((factor < 0).any()) and form.codebook != tuple(-c for c in reversed(form.codebook)):
+        raise ValueError(
+            "its batch normalization changes the sign of weights, and their codebook is not "
+            "symmetric: pack without fold_batchnorm"
+        )
+    mirrored = len(form.codebook) - 1 - indices
     flipped = torch.where((factor < 0).unsqueeze(1), mirrored, indices)
     per_row = weight.scale.double().reshape(-1, form.num_scales // form.num_rows or 1)
     scale = (per_row * factor.abs().unsqueeze(1)).flatten().float()

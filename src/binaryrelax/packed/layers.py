@@ -1,133 +1,21 @@
-"""Layers that hold codes and scales instead of float weights. They infer; they do not train."""
+"""The packed layers: what takes the place of Linear and Conv layers."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from binaryrelax.packed.engines import (
     Product,
-    engine_name,
-    has_kernels,
     native_convolution,
     native_linear,
     triton_linear,
 )
-from binaryrelax.packed.weights import PackedWeight, WeightFormat
-
-Mode = Literal["exact", "fast"]
-
-
-class PackedLayer(nn.Module):
-    """What packed layers share: codes, scales, a bias or none, and the float weight on demand.
-
-    Args:
-        layer: whose place it takes, float or packed; sizes, stride and the like are its.
-        weight: codes and scales.
-        bias: of the float layer.
-    """
-
-    KIND: ClassVar[str]  # what files call it
-    COPIED: ClassVar[tuple[str, ...]]  # attributes of the layer whose place it takes
-    PLAIN: ClassVar[type[nn.Module]]  # the layer whose place it takes
-    codes: Tensor
-    scale: Tensor
-    bias: nn.Parameter | None
-
-    def __init__(self, layer: nn.Module, weight: PackedWeight, bias: Tensor | None) -> None:
-        super().__init__()
-        for name in self.COPIED:
-            setattr(self, name, getattr(layer, name))
-        self.format: WeightFormat = weight.format
-        self.register_buffer("codes", weight.codes)
-        self.register_buffer("scale", weight.scale)
-        fixed = None if bias is None else nn.Parameter(bias.detach(), requires_grad=False)
-        self.register_parameter("bias", fixed)
-        self.mode = "exact"
-        self._has_kernels = has_kernels(weight.format)
-        self._products: dict[str, _Made] = {}  # what the engines have re-tiled
-
-    @property
-    def mode(self) -> Mode:
-        """How it treats activations.
-
-        "exact" takes them as they come. "fast" lets a kernel round them to 8 bits where it gains
-        by that (one scale per row of a Linear layer's input, one per image of a convolution's).
-        """
-        return self._mode
-
-    @mode.setter
-    def mode(self, mode: Mode) -> None:
-        if mode not in get_args(Mode):
-            raise ValueError(f"mode={mode!r}: a packed layer runs in mode 'exact' or 'fast'")
-        self._mode: Mode = mode
-
-    @property
-    def packed_weight(self) -> PackedWeight:
-        """Codes and scales, with what they mean."""
-        return PackedWeight(self.format, self.codes, self.scale)
-
-    @property
-    def weight(self) -> Tensor:
-        """The float weight, made anew at every access: the bits of the weight that was packed."""
-        return self.packed_weight.unpack()
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The layer's output, by the fastest engine that takes this input."""
-        bias = self._parameters["bias"]  # not self.bias, which takes a microsecond to look up
-        product = self._product(engine_name(x, bias)) if self._has_kernels else None
-        if product is not None:
-            return product(x, bias, self._mode == "fast")
-        # A weight converted to whole numbers would be another one: torch refuses such inputs.
-        dtype = x.dtype if x.is_floating_point() else self.scale.dtype
-        return self.float_product(
-            x, self.weight.to(dtype), None if bias is None else bias.to(dtype)
-        )
-
-    @abstractmethod
-    def float_product(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """The output, by torch, from the float weight."""
-
-    @abstractmethod
-    def make_product(self, engine: str) -> Product | None:
-        """The output, by an engine that reads the codes; None if it has no kernel for this."""
-
-    def _product(self, engine: str) -> Product | None:
-        """What ``make_product`` has made, made anew when codes or scales are others."""
-        if engine == "torch":
-            return None
-        made = self._products.get(engine)
-        codes, scale = self._buffers["codes"], self._buffers["scale"]
-        assert codes is not None and scale is not None
-        if made is None or not made.is_of(codes, scale):
-            made = self._products[engine] = _Made(self.make_product(engine), codes, scale)
-        return made.product
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> PackedLayer:
-        """``model.to(...)``: scales move, but stay float32; rounded ones would be other weights."""
-        scale = self.scale
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        if self.scale.dtype != torch.float32:
-            self.scale = scale.to(self.scale.device)
-        self._products.clear()
-        return self
-
-    def _load_from_state_dict(self, *arguments: Any) -> None:
-        """Forgets what was re-tiled: tensors of inference mode do not tell when written to."""
-        self._products.clear()
-        super()._load_from_state_dict(*arguments)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_products": {}}  # copies and pickles re-tile for themselves
-
-    def _describe_weight(self) -> str:
-        form = self.format
-        return f"codes={len(form.codebook)}, {form.granularity}, mode={self.mode!r}"
+from binaryrelax.packed.layer import Mode, PackedLayer
+from binaryrelax.packed.weights import PackedWeight
 
 
 class PackedLinear(PackedLayer):
@@ -150,7 +38,7 @@ class PackedLinear(PackedLayer):
 class _PackedConvolution(PackedLayer):
     """A convolution of any dimension with a packed weight."""
 
-    COPIED = (
+    COPIED: ClassVar[tuple[str, ...]] = (
         "in_channels", "out_channels", "kernel_size", "stride", "padding", "dilation", "groups",
         "padding_mode",
     )  # fmt: skip
@@ -210,8 +98,43 @@ class PackedConv3d(_PackedConvolution):
     KIND, PLAIN, convolve = "conv3d", nn.Conv3d, F.conv3d
 
 
+class _PackedTransposed(_PackedConvolution):
+    """A transposed convolution of any dimension with a packed weight; torch multiplies it."""
+
+    COPIED = (*_PackedConvolution.COPIED, "output_padding")
+    kernel_size: tuple[int, ...]
+    find_output_padding: ClassVar[Callable[..., Any]] = nn.ConvTranspose2d._output_padding
+
+    def forward(self, x: Tensor, output_size: list[int] | None = None) -> Tensor:
+        """The layer's output; where a stride leaves its size open, ``output_size`` may choose."""
+        geometry = self.stride, self.padding, self.kernel_size, len(self.kernel_size), self.dilation
+        output_padding = self.find_output_padding(x, output_size, *geometry)
+        weight, bias = self._float_parameters(x)
+        settings = self.stride, self.padding, output_padding, self.groups, self.dilation
+        return type(self).convolve(x, weight, bias, *settings)
+
+
+class PackedConvTranspose1d(_PackedTransposed):
+    """``nn.ConvTranspose1d`` with a packed weight."""
+
+    KIND, PLAIN, convolve = "conv_transpose1d", nn.ConvTranspose1d, F.conv_transpose1d
+
+
+class PackedConvTranspose2d(_PackedTransposed):
+    """``nn.ConvTranspose2d`` with a packed weight."""
+
+    KIND, PLAIN, convolve = "conv_transpose2d", nn.ConvTranspose2d, F.conv_transpose2d
+
+
+class PackedConvTranspose3d(_PackedTransposed):
+    """``nn.ConvTranspose3d`` with a packed weight."""
+
+    KIND, PLAIN, convolve = "conv_transpose3d", nn.ConvTranspose3d, F.conv_transpose3d
+
+
 PACKED_TYPES: tuple[type[PackedLayer], ...] = (
     PackedLinear, PackedConv1d, PackedConv2d, PackedConv3d,
+    PackedConvTranspose1d, PackedConvTranspose2d, PackedConvTranspose3d,
 )  # fmt: skip
 KINDS = {packed.KIND: packed for packed in PACKED_TYPES}
 
@@ -248,23 +171,3 @@ def _padding_sides(layer: Any) -> list[tuple[int, int]]:
         totals = [d * (k - 1) for d, k in zip(layer.dilation, layer.kernel_size, strict=True)]
         return [(total // 2, total - total // 2) for total in totals]
     return [(side, side) for side in layer.padding]
-
-
-class _Made:
-    """A product, and the tensors that it was made from as they were."""
-
-    def __init__(self, product: Product | None, codes: Tensor, scale: Tensor) -> None:
-        self.product, self.codes, self.scale = product, codes, scale
-        self.versions = _version(codes), _version(scale)
-
-    def is_of(self, codes: Tensor, scale: Tensor) -> bool:
-        """Whether it was made from these tensors, and neither has been written to since."""
-        return (
-            codes is self.codes
-            and scale is self.scale
-            and self.versions == (_version(codes), _version(scale))
-        )
-
-
-def _version(tensor: Tensor) -> int:
-    return -1 if tensor.is_inference() else tensor._version

@@ -13,14 +13,17 @@ from typing import Any, NoReturn
 import torch
 
 from binaryrelax.packed.bits import MAX_BITS, trit_bytes_per_row
-from binaryrelax.packed.weights import DTYPES, TERNARY, WeightFormat
+from binaryrelax.packed.weights import PACKABLE, TERNARY, WeightFormat
 from binaryrelax.quantizers import Granularity, PerChannel, PerGroup, PerLayer
 
 METADATA_KEY = "binaryrelax"
 VERSION = 1
-KINDS = {"linear": 2, "conv1d": 3, "conv2d": 4, "conv3d": 5}  # with dimensions of their weights
+DIMENSIONS = {  # of the weights of each kind
+    "linear": 2, "conv1d": 3, "conv2d": 4, "conv3d": 5,
+    "conv_transpose1d": 3, "conv_transpose2d": 4, "conv_transpose3d": 5,
+}  # fmt: skip
 LAYOUTS = ("bits", "trits")
-_DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in DTYPES}
+_DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in PACKABLE}
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _LARGEST = 2**40  # weights of a layer; more is a forged shape
 
@@ -34,7 +37,7 @@ class LayerEntry:
     """One packed layer of a file.
 
     Args:
-        kind: of the layer, a key of ``KINDS``.
+        kind: of the layer, a key of ``DIMENSIONS``.
         format: of its weight.
         layout: of its codes: "bits", or "trits" for five ternary codes per byte.
         digest: of its codes and scales.
@@ -138,11 +141,11 @@ def _layer_to_json(entry: LayerEntry) -> dict[str, Any]:
 def _layer_from_json(name: str, entry: dict[str, Any]) -> LayerEntry:
     where = f"layer {name!r}"
     shape, codebook = entry["shape"], entry["codebook"]
-    _require(entry["kind"] in KINDS, f"{where} has the unknown kind {entry['kind']!r}")
+    _require(entry["kind"] in DIMENSIONS, f"{where} has the unknown kind {entry['kind']!r}")
     _require(entry["layout"] in LAYOUTS, f"{where} has the unknown layout {entry['layout']!r}")
     _require(_is_digest(entry["digest"]), f"{where} has no digest")
     _require(
-        len(shape) == KINDS[entry["kind"]]
+        len(shape) == DIMENSIONS[entry["kind"]]
         and all(type(n) is int and 0 < n <= _LARGEST for n in shape),
         f"{where} has the shape {shape}",
     )

@@ -14,7 +14,8 @@ from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 from binaryrelax.packed.conversion import replace_everywhere
 from binaryrelax.packed.file import PackedFile
 from binaryrelax.packed.folding import FoldedNorm
-from binaryrelax.packed.layers import KINDS, PackedLayer, packed_type_of
+from binaryrelax.packed.layer import PackedLayer
+from binaryrelax.packed.layers import KINDS, packed_type_of
 from binaryrelax.packed.manifest import digest_of_tensors
 
 _LAZY = (UninitializedParameter, UninitializedBuffer)  # of layers that have not run yet
@@ -52,7 +53,7 @@ def _packed_layer(
     if here != entry.format.shape:
         raise file.error(f"layer {name!r} has shape {entry.format.shape} there, {here} here")
     weight, bias = file.weight(name), tensors.get(f"{name}.bias")
-    if bias is not None and (tuple(bias.shape) != here[:1] or not bias.is_floating_point()):
+    if bias is not None and (bias.shape != _bias_shape(module) or not bias.is_floating_point()):
         raise file.error(f"layer {name!r} has a bias of shape {tuple(bias.shape)}, {bias.dtype}")
     may_be_new = bool(file.manifest.folded)  # a folded normalization gives its layer a bias
     if (bias is None) != (module.bias is None) and not (bias is not None and may_be_new):
@@ -68,6 +69,10 @@ def _weight_shape(module: nn.Module) -> tuple[int, ...] | None:
         return module.format.shape
     weight: Any = module.weight
     return None if isinstance(weight, _LAZY) else tuple(weight.shape)
+
+
+def _bias_shape(module: Any) -> tuple[int]:
+    return (module.out_features if hasattr(module, "out_features") else module.out_channels,)
 
 
 def _norm(file: PackedFile, model: nn.Module, name: str) -> nn.Module:

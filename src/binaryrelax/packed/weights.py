@@ -11,7 +11,7 @@ from torch import Tensor
 from binaryrelax.packed.bits import MAX_BITS, bytes_per_row, pack_bits, unpack_bits
 from binaryrelax.quantizers import Granularity, Quantizer, distance
 
-DTYPES = (torch.float32, torch.float16, torch.bfloat16)  # those whose scales float32 can hold
+PACKABLE = (torch.float32, torch.float16, torch.bfloat16)  # those whose scales float32 can hold
 BINARY = (-1.0, 1.0)
 TERNARY = (-1.0, 0.0, 1.0)
 
@@ -93,17 +93,21 @@ class PackedWeight:
 
     def problem(self) -> str | None:
         """Why these are not codes and scales of this format, or None if they are."""
+        return self._problem_of_codes() or self.problem_of_scale()
+
+    def problem_of_scale(self) -> str | None:
+        """The same of the scales alone, beside codes that are known to be good."""
         form = self.format
-        if tuple(self.codes.shape) != form.codes_shape or self.codes.dtype != torch.uint8:
-            return f"codes are {_look(self.codes)}, not uint8 of shape {form.codes_shape}"
         if tuple(self.scale.shape) != (form.num_scales,) or self.scale.dtype != torch.float32:
             return f"scales are {_look(self.scale)}, not float32 of shape ({form.num_scales},)"
         if not bool((self.scale.isfinite() & (self.scale >= 0)).all()):
             return "a scale is negative, NaN or infinite"
-        return self._problem_of_codes() or self._problem_of_dtype()
+        return self._problem_of_dtype()
 
     def _problem_of_codes(self) -> str | None:
         form = self.format
+        if tuple(self.codes.shape) != form.codes_shape or self.codes.dtype != torch.uint8:
+            return f"codes are {_look(self.codes)}, not uint8 of shape {form.codes_shape}"
         indices = unpack_bits(self.codes, form.row_length, form.bits)
         if indices.numel() and int(indices.max()) >= len(form.codebook):
             return f"a code is not below {len(form.codebook)}, the size of the codebook"
@@ -117,8 +121,8 @@ class PackedWeight:
         scale = self.scale.to(dtype)
         if not torch.equal(scale.float(), self.scale):
             return f"a scale is not a number of {dtype}, the dtype of the weights"
-        largest = torch.tensor(max(map(abs, self.format.codebook)), dtype=dtype)
-        if bool((scale * largest.to(scale.device)).isfinite().all()):
+        largest = scale.new_tensor(max(map(abs, self.format.codebook)))
+        if bool((scale * largest).isfinite().all()):
             return None
         is_finite = bool(self.unpack().isfinite().all())  # the largest level may not occur
         return None if is_finite else f"a weight is infinite in {dtype}"
@@ -130,7 +134,7 @@ def pack_weight(weight: Tensor, quantizer: Quantizer) -> PackedWeight:
     Raises:
         ValueError: it is not in Q, or has a dtype whose scales float32 cannot hold.
     """
-    if weight.dtype not in DTYPES:
+    if weight.dtype not in PACKABLE:
         raise ValueError(
             f"its weights are {weight.dtype}; scales are stored in float32: convert the model with "
             "model.float() and project the weights again"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -10,13 +11,12 @@ from secrets import token_hex
 UNFINISHED = ".part"  # how the name of a file ends while it is written
 
 
-def write_atomically(path: Path, content: bytes, *, advice: str = "then try again") -> None:
+def write_atomically(path: Path, content: bytes) -> None:
     """Writes the file under another name first, so that ``path`` is never seen half written.
 
     Args:
         path: what to write; replaced if it is there.
         content: all of it.
-        advice: what to do once there is room again, for the error.
 
     Raises:
         OSError: it cannot be written; what was there before is intact.
@@ -31,9 +31,10 @@ def write_atomically(path: Path, content: bytes, *, advice: str = "then try agai
         os.replace(temporary, path)
         _sync_folder(path.parent)
     except OSError as error:
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         raise OSError(
-            f"{path} cannot be written ({error.strerror or error}); what was there before is "
-            f"intact: make room, {advice}"
+            f"{path} cannot be written ({error.strerror or error}); what was there before is intact"
+            f"{': make room' if is_full else ''}"
         ) from error
     finally:
         with suppress(OSError):

@@ -55,7 +55,7 @@ class PerGroup(Granularity):
     size: int
 
     def __post_init__(self) -> None:
-        require_whole("PerGroup", "size", self.size, low=1)
+        object.__setattr__(self, "size", require_whole("PerGroup", "size", self.size, low=1))
 
     def rows(self, w: Tensor) -> Tensor:
         output_rows = _output_rows(w, self)

@@ -54,7 +54,8 @@ class Uniform(ExactLevels):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_whole("Uniform", "bits", self.bits, low=2, high=8)
+        bits = require_whole("Uniform", "bits", self.bits, low=2, high=8)
+        object.__setattr__(self, "bits", bits)
 
     @property
     def codebook(self) -> tuple[float, ...]:
@@ -69,7 +70,8 @@ class PowerOfTwo(ExactLevels):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_whole("PowerOfTwo", "bits", self.bits, low=2, high=8)
+        bits = require_whole("PowerOfTwo", "bits", self.bits, low=2, high=8)
+        object.__setattr__(self, "bits", bits)
 
     @property
     def codebook(self) -> tuple[float, ...]:

@@ -26,7 +26,8 @@ class OneStepLloyd(Quantizer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_whole("OneStepLloyd", "bits", self.bits, low=2, high=8)
+        bits = require_whole("OneStepLloyd", "bits", self.bits, low=2, high=8)
+        object.__setattr__(self, "bits", bits)
 
     @property
     def codebook(self) -> tuple[float, ...]:

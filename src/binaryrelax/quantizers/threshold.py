@@ -29,8 +29,10 @@ class TernaryThreshold(Quantizer):
         super().__post_init__()
         in_range = is_finite_number(self.ratio) and 0 < self.ratio <= 1
         # Above 1, a row of equal weights would lose all of them.
-        require_number("TernaryThreshold", "ratio", self.ratio, rule="in (0, 1]", holds=in_range)
-        object.__setattr__(self, "ratio", float(self.ratio))
+        ratio = require_number(
+            "TernaryThreshold", "ratio", self.ratio, rule="in (0, 1]", holds=in_range
+        )
+        object.__setattr__(self, "ratio", ratio)
 
     @property
     def codebook(self) -> tuple[float, ...]:

@@ -11,18 +11,20 @@ from torch import Tensor
 from binaryrelax.quantizers.dtensors import known_to_all, local_part
 
 
-def require_whole(call: str, name: str, value: object, *, low: int, high: float = math.inf) -> None:
-    """Raise ValueError unless ``value`` is a whole number with low <= value <= high."""
+def require_whole(call: str, name: str, value: object, *, low: int, high: float = math.inf) -> int:
+    """``value`` as a plain int; ValueError unless it is whole with low <= value <= high."""
     is_whole = isinstance(value, Integral) and not isinstance(value, bool)
     if not is_whole or not low <= value <= high:  # type: ignore[operator]
         upper = f" and <= {high:g}" if math.isfinite(high) else ""
         raise ValueError(f"{call}({name}={value!r}): {name} must be a whole number >= {low}{upper}")
+    return int(value)  # type: ignore[call-overload, no-any-return]
 
 
-def require_number(call: str, name: str, value: object, *, rule: str, holds: bool = True) -> None:
-    """Raise ValueError unless ``value`` is a finite real number and its rule holds."""
+def require_number(call: str, name: str, value: object, *, rule: str, holds: bool = True) -> float:
+    """``value`` as a plain float; ValueError unless it is real and finite, and its rule holds."""
     if not is_finite_number(value) or not holds:
         raise ValueError(f"{call}({name}={value!r}): {name} must be a finite number {rule}")
+    return float(value)  # type: ignore[arg-type]
 
 
 def is_finite_number(value: object) -> bool:

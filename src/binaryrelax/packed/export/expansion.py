@@ -138,8 +138,8 @@ def _level_table(operators: Operators[Value], form: WeightFormat) -> Value:
 
 def _rounded_levels(form: WeightFormat) -> Tensor:
     """The codebook as the weight's dtype holds it, in float32."""
-    return torch.tensor(form.codebook, dtype=form.dtype).float()
+    return torch.tensor(form.codebook, dtype=form.dtype, device="cpu").float()
 
 
 def _every_byte() -> Tensor:
-    return torch.arange(256, dtype=torch.uint8).unsqueeze(1)
+    return torch.arange(256, dtype=torch.uint8, device="cpu").unsqueeze(1)

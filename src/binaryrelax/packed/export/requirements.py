@@ -16,5 +16,6 @@ def needed(module: str, extra: str) -> ModuleType:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         raise ImportError(
-            f"export to {extra} needs the module {error.name}: pip install 'binaryrelax[{extra}]'"
+            f"export to {extra} needs the module {error.name}: "
+            f"pip install '.[{extra}]' in the source folder"
         ) from error

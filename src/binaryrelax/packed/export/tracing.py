@@ -19,9 +19,11 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.utils._pytree import tree_leaves
 
-from binaryrelax.packed.conversion import replace_everywhere, unwrapped
-from binaryrelax.packed.layers import PackedLayer, PackedLinear
+from binaryrelax.packed.conversion import replace_everywhere
+from binaryrelax.packed.layer import PackedLayer
+from binaryrelax.packed.layers import PackedLinear
 from binaryrelax.packed.weights import PackedWeight
+from binaryrelax.quantizers.wrappers import unwrapped
 
 OPSET = 18  # of ONNX, December 2022: what the graphs need, and no newer
 
@@ -108,7 +110,8 @@ def _export(
     num_outputs: int,
 ) -> Any:
     """The graph as torch's exporter makes it, with names as the network has them."""
-    unread = tuple(torch.empty(w.weight.format.shape, dtype=w.dtype) for w in weights)
+    shapes = [(w.weight.format.shape, w.dtype) for w in weights]
+    unread = tuple(torch.empty(shape, dtype=dtype, device="cpu") for shape, dtype in shapes)
     batch = torch.export.Dim("batch")
     try:
         with without_remarks():
