@@ -28,9 +28,9 @@ check: $(VENV)/.installed  ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(VENV)/.installed  ## the projection benchmark; installs torchao to compare with
+bench: $(VENV)/.installed  ## for maintainers: renews benchmarks/results/projection.json; installs torchao
 	$(BIN)/pip install --quiet --no-deps torchao==0.18.0
-	$(BIN)/binaryrelax bench projection
+	$(BIN)/binaryrelax bench projection --out benchmarks/results/projection.json
 
 clean:  ## remove .venv and what the tools left behind
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info

@@ -31,7 +31,7 @@ def test_campaign_moves_from_one_machine_to_another(tmp_path):
     result = invoke(*command, "--out", there, "--minutes", 17 / 60, "--import-state", state)
     assert result.exit_code == 0, result.output
     assert "2 files taken over" in result.stdout
-    assert re.search(r"demo-float seed 1: begins at epoch 0\.\d+\n", result.stdout)
+    assert re.search(r"demo-float seed 1: begins at epoch (?!0\n)", result.stdout)
     for path in saved:
         assert checkpoints(there / path.relative_to(here).parents[1])[0].name >= path.name
 

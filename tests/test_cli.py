@@ -2,34 +2,54 @@ import json
 import signal
 import subprocess
 import sys
+from importlib import import_module
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from binaryrelax import __main__ as main_module, __version__
 from binaryrelax.cli import COMMANDS, app
+from binaryrelax.cli.bench import BENCHES
 from binaryrelax.lab.recipes import ALL_RECIPES, plain
 
 LISTED = (
     "name dataset network method quantizer epochs batch_size lr lr_schedule momentum weight_decay "
     "initial_strength growth growth_every_epochs phase_two_epoch paper_accuracy"
 )
-REFUSED = {  # what is wrong -> the words that help
+PER_GROUP = "Binary(granularity=PerGroup(7))"  # its first layer has rows of 9 weights
+MISUSED = {  # arguments that cannot work -> the words that help
     "train demo-ternray": "did you mean demo-ternary",
     "train demo-float --set lr=fast": "--set lr=fast: lr must be a number",
     "train demo-float --set lr": "write it as key=value",
     "train demo-float --set speed=3": "What can: network,",
     "train demo-float --set growth=2": "demo-float is a float network",
     "train demo-float --precision fp16": "--precision fp16: choose bf16 or fp32",
+    "train demo-float --resume --overwrite": "one goes on, one begins anew",
+    f"train demo-binary --set quantizer={PER_GROUP}": "block1.conv.weight: PerGroup(size=7) does",
+    "train demo-binary --set keep_float=nosuch": "keep_float matched no Linear or Conv layer",
+    "train demo-binary --set network=nosuch": "no network is called 'nosuch'",
+    "train demo-binary --set network=vgg11": "cannot start from another network than vgg11",
+    "train demo-binary --set growth=1e300": "λ overflows",
+    "campaign nothing": "no table is called 'nothing'; there are: cifar10,",
+    "campaign cifar10 --only x*": "--only x* matches no recipe",
+    "campaign demo --precision fp16": "--precision fp16: choose bf16 or fp32",
+    "export net.safetensors --to tflite": "--to tflite: there are onnx and openvino",
+    "report results --out r.txt": "--out r.txt: its name must end with .html or .md",
+    "theory --only nothing": "--only nothing: there is no such part",
+    "train demo-binary@x": "no recipe is called 'demo-binary@x'; did you mean demo-binary",
+    "train demo-binary --set starts_from=demo-float@3": "starts_from must be a name, without",
+    "train demo-float --set lr=1 --set lr=2": "lr is set twice",
+    "bench nothing": "there are step, projection, packed, packed_gpu, monitor",
+    "bench packed --sweep": "only packed_gpu has other plans",
+}
+REFUSED = {  # what is not there -> the words that help
     "train demo-binary --init nothing": "give a safetensors file with --init",
     "train cifar10-resnet20-binary --data nowhere": "give its folder with --data",
     "train imagenet-resnet18-binary --data nowhere": "nowhere",
-    "campaign nothing": "no table is called 'nothing'; there are: cifar10,",
-    "campaign cifar10 --only x*": "--only x* matches no recipe",
     "campaign cifar10 --data nowhere": "give its folder with --data",
     "campaign demo --import-state nowhere": "there are no .part files in it",
     "report nowhere": "nowhere is not a folder",
-    "bench nothing": "there are step, projection, packed and monitor",
 }
 
 
@@ -94,6 +114,17 @@ def test_table_of_the_recipes_fits_a_small_terminal():
     assert max(map(len, result.output.splitlines())) <= 80
 
 
+@pytest.mark.parametrize("arguments", MISUSED)
+def test_arguments_that_cannot_work_are_one_line_and_exit_with_2(arguments, tmp_path, monkeypatch):
+    """Before anything is done; a float ancestor is not trained in vain."""
+    monkeypatch.chdir(tmp_path)
+    result = invoke(*arguments.split())
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("binaryrelax: ") and result.stderr.count("\n") == 1
+    assert MISUSED[arguments] in result.stderr
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("arguments", REFUSED)
 def test_what_cannot_be_done_is_one_line(arguments, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -102,6 +133,21 @@ def test_what_cannot_be_done_is_one_line(arguments, tmp_path, monkeypatch):
     assert result.stderr.startswith("binaryrelax: ") and result.stderr.count("\n") == 1
     assert REFUSED[arguments] in result.stderr
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("name", BENCHES)
+def test_every_bench_is_there(name):
+    module = import_module(f"binaryrelax.lab.bench.{name}")
+    assert callable(getattr(module, f"bench_{name}"))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="would measure")
+def test_bench_of_a_gpu_says_that_there_is_none(tmp_path):
+    result = invoke("bench", "packed_gpu", "--sweep", "--out", str(tmp_path / "x.json"))
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "binaryrelax: bench packed_gpu needs a CUDA device; this machine has none\n"
+    )
 
 
 def test_version():
@@ -164,13 +210,14 @@ def test_missing_extra_is_one_line(monkeypatch, capsys):
     assert end.value.code == 1
     error = capsys.readouterr().err
     assert error.count("\n") == 1
-    assert "pip install 'binaryrelax[lab]'" in error
+    assert "pip install '.[lab]' in the source folder" in error
 
 
 def test_interrupted_demo_says_what_was_kept_and_goes_on(tmp_path):
-    process = start_demo(tmp_path)
+    process = start_demo(tmp_path, "--resume")
     said = stop_after(process, "[2/5]", signal.SIGINT)
     assert process.returncode == 130
+    assert f"Nothing is saved in {tmp_path} yet" in said
     assert f"1 of 5 networks are finished and kept in {tmp_path}: demo-float@1" in said
     assert "--epochs 1 --resume" in said
 

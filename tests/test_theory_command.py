@@ -62,7 +62,7 @@ def test_numbers_are_the_same_bytes_in_another_process(tmp_path):
 
 def test_unknown_part_is_one_line_and_writes_nothing(tmp_path):
     result = invoke("--out", tmp_path / "out", "--only", "theorems")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert result.stderr.startswith(
         "binaryrelax: --only theorems: there is no such part; there are"
     )

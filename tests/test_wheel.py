@@ -53,4 +53,4 @@ def test_wheel_installs_into_an_empty_environment(wheel, tmp_path):
         [python, "-m", "binaryrelax", "demo"], cwd=tmp_path, capture_output=True, text=True
     )
     assert missing.returncode == 1
-    assert "pip install 'binaryrelax[lab]'" in missing.stderr
+    assert "pip install '.[lab]' in the source folder" in missing.stderr

@@ -12,7 +12,7 @@ def main() -> None:
     if missing:
         sys.stderr.write(
             f"binaryrelax: the command needs {', '.join(missing)}; "
-            "install the extra: pip install 'binaryrelax[lab]'\n"
+            "install the extra: pip install '.[lab]' in the source folder\n"
         )
         raise SystemExit(1)
     try:

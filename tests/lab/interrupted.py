@@ -1,13 +1,17 @@
 """Tiny runs that are stopped and go on."""
 
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 from binaryrelax.lab.data import ImageSet
-from binaryrelax.lab.engine import Job, Listener, RunOptions, train
+from binaryrelax.lab.engine import Job, Listener, RunOptions, RunStopped, train
 from binaryrelax.lab.recipes import Recipe
+from tests.lab.noise import noise_for
 from tests.lab.tiny import tiny_data, tiny_recipe
+
+HALF_DONE, FINISHED = 1, None  # after how many steps a run was stopped
 
 
 @cache
@@ -55,3 +59,12 @@ def train_tiny(
     notes = Notes()
     train(job, _data(), listener=notes, options=options)
     return notes.lines
+
+
+def train_on_noise(jobs: list[Job], stop_after: int | None = FINISHED) -> None:
+    """Runs of real recipes with next to no images; the last one may be stopped."""
+    for job in jobs:
+        should_stop = After(stop_after) if stop_after and job is jobs[-1] else lambda: False
+        data = noise_for("fashion-mnist-12k", num_images=200)
+        with suppress(RunStopped):
+            train(job, data, options=RunOptions(should_stop=should_stop))

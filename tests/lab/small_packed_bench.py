@@ -9,6 +9,7 @@ from binaryrelax.lab.bench.packed_effort import Effort
 SMALL = Effort(
     linear=((64, 48),),
     batches=(1, 3),
+    images=(1, 2),
     repetitions=1,
     bytes_in_turn=1 << 15,
     memory_layers=4,

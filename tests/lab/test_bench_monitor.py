@@ -4,8 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from binaryrelax import Binary, BinaryRelax, Hard, measure, monitor, select_weights
+from binaryrelax.cli import app
 from binaryrelax.lab.bench import monitor as bench
 from tests.lab.tiny import tiny_data
 from tests.optim.toy import sgd, small_network, train
@@ -24,6 +26,15 @@ def test_measures_every_quantizer(monkeypatch):
     for row in report["rows"]:
         ratio = row["measure_seconds"] / row["epoch_seconds"]
         assert row["measure_percent"] == pytest.approx(100 * ratio)
+
+
+def test_the_command_writes_where_it_is_started_not_over_committed_figures(tmp_path, monkeypatch):
+    monkeypatch.setattr(bench, "load_fashion_mnist", tiny_data)
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, ["bench", "monitor"])
+    assert done.exit_code == 0, done.output
+    assert "written to bench-monitor.json" in done.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["bench-monitor.json"]
 
 
 @pytest.mark.skipif(not COMMITTED.exists(), reason="not measured yet")

@@ -13,13 +13,17 @@ from binaryrelax.lab.engine import (
     RESULT_NAME,
     Job,
     Listener,
+    Machine,
     digest_of,
     inspect_layers,
     read_json,
     train,
     write_atomically,
+    write_json,
 )
+from binaryrelax.lab.engine.evaluation import Evaluation
 from binaryrelax.lab.engine.trainer import Trainer
+from binaryrelax.lab.models import build_network
 from tests.lab.tiny import METHODS, tiny_data, tiny_recipe
 
 QUANTIZED = ["bwn", "binary", "twn", "ternary"]
@@ -163,6 +167,13 @@ def test_a_finished_run_is_recognised_by_recipe_seed_and_files(tiny_runs):
     assert not Job(recipe, 0, tiny_runs / "nothing", initial).is_finished()
 
 
+@pytest.mark.parametrize("is_training", [True, False])
+def test_evaluation_leaves_the_mode_of_the_network_as_it_was(is_training):
+    model = build_network("small-conv", 1, 10).train(is_training)
+    Evaluation(model, tiny_data(), Machine()).accuracies()
+    assert {module.training for module in model.modules()} == {is_training}
+
+
 def test_a_damaged_result_does_not_count_as_finished(tmp_path):
     recipe = tiny_recipe("float", epochs=1)
     train(Job(recipe, 0, tmp_path), tiny_data())
@@ -200,6 +211,12 @@ def test_a_failed_write_keeps_the_old_file_and_no_rubbish(tmp_path):
         write_atomically(path, "not bytes")
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_only_training_is_gone_on_with_by_resuming(tmp_path):
+    with pytest.raises(OSError, match="cannot be written") as caught:
+        write_json(tmp_path / "none" / "file", {})
+    assert "--resume" not in str(caught.value)
 
 
 def test_networks_built_side_by_side_depend_on_their_own_seed_only():

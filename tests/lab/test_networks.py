@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from binaryrelax import certify
+from binaryrelax.lab.data import IMAGE_SHAPES
 from binaryrelax.lab.engine import read_json
 from binaryrelax.lab.packing import load_packed_run
 
@@ -31,6 +32,7 @@ def test_network_is_the_one_that_its_result_tells_of(file):
     assert about["name"] == file.stem
     result = read_json(ROOT / "results" / "cifar10" / file.stem / f"seed{about['seed']}.json")
     assert about["weights"] == result["weights"]["digest"]
+    assert (about["mean"], about["deviation"]) == ("0.4914 0.4822 0.4465", "0.247 0.2435 0.2616")
     assert result["summary"]["in_q"] is True
     levels = {"binary": 2, "ternary": 3}[result["recipe"]["method"]]
     assert all(layer.distinct_values == levels for layer in certificate.layers)
@@ -42,6 +44,7 @@ def test_network_is_the_one_that_its_result_tells_of(file):
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_network_is_built_and_takes_images(file):
-    model, shape = load_packed_run(file)
-    scores = model(torch.zeros(2, *shape))
+    model, dataset = load_packed_run(file)
+    assert dataset == "cifar10"
+    scores = model(torch.zeros(2, *IMAGE_SHAPES[dataset]))
     assert scores.shape == (2, 10) and scores.isfinite().all()

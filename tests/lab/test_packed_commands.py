@@ -1,17 +1,22 @@
 """`binaryrelax pack`, `certify` and `export`, on a network that was really trained."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+import safetensors
 import torch
 from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 from binaryrelax import PackedConv2d, certify
 from binaryrelax.cli import app
-from binaryrelax.lab.data import IMAGE_SHAPES, NUM_CLASSES, load_fashion_mnist
+from binaryrelax.lab.data import IMAGE_SHAPES, NORMALISATIONS, NUM_CLASSES, load_fashion_mnist
 from binaryrelax.lab.engine import FINAL_NAME, RESULT_NAME, Machine, read_json
 from binaryrelax.lab.packing import accuracy_of, load_packed_run
 from tests.lab.tiny import tiny_data
+
+NETWORKS = Path(__file__).parents[2] / "networks"
 
 
 def invoke(*arguments):
@@ -32,14 +37,30 @@ def files(tiny_runs, tmp_path_factory):
 
 @pytest.mark.parametrize("method", ["binary", "ternary"])
 def test_packed_weights_are_the_trained_ones_and_so_is_the_accuracy(tiny_runs, files, method):
-    model, shape = load_packed_run(files / f"{method}.safetensors")
+    model, dataset = load_packed_run(files / f"{method}.safetensors")
     trained = load_file(tiny_runs / f"tiny-{method}" / FINAL_NAME)
     layers = {n: m for n, m in model.named_modules() if isinstance(m, PackedConv2d)}
-    assert len(layers) == 4 and shape == (1, 28, 28)
+    assert len(layers) == 4 and dataset == "fashion-mnist-12k"
     for name, layer in layers.items():
         assert torch.equal(layer.weight, trained[f"{name}.weight"])
     accuracy = accuracy_of(model, tiny_data(), Machine())
     assert accuracy == read_json(tiny_runs / f"tiny-{method}" / RESULT_NAME)["summary"]["last"]
+
+
+def test_the_file_alone_says_how_to_show_an_image_to_its_network(files):
+    data, about = load_fashion_mnist(), certify(files / "binary.safetensors").about
+    mean, deviation = (
+        torch.tensor([float(value) for value in about[key].split()])
+        for key in ("mean", "deviation")
+    )
+    image = (data.test_images[:1] / 255 - mean) / deviation
+    torch.testing.assert_close(image.permute(0, 3, 1, 2), images_as_seen(1))
+
+
+@pytest.mark.parametrize("dataset", NORMALISATIONS)
+def test_every_channel_of_a_dataset_has_a_mean_and_a_deviation(dataset):
+    mean, deviation = NORMALISATIONS[dataset]
+    assert len(mean) == len(deviation) == IMAGE_SHAPES[dataset][0]
 
 
 def test_folding_makes_the_file_smaller(tiny_runs, files, tmp_path):
@@ -71,14 +92,35 @@ def test_certificate_can_try_the_network_on_the_test_images(files):
     assert done.exit_code == 2 and "images are for --accuracy" in done.output
 
 
+def test_packed_network_is_loaded_by_reading_its_file_once(files, monkeypatch):
+    opened, open_file = [], safetensors.safe_open
+
+    def counting(path, *arguments):
+        opened.append(path)
+        return open_file(path, *arguments)
+
+    monkeypatch.setattr(safetensors, "safe_open", counting)
+    load_packed_run(files / "ternary.safetensors")
+    assert opened == [files / "ternary.safetensors"]
+
+
+def test_missing_images_are_missed_before_the_table():
+    file = NETWORKS / "cifar10-resnet20-binary-tuned.safetensors"
+    done = invoke("certify", file, "--accuracy", "--data", "nowhere")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "give its folder with --data" in done.stderr
+
+
 def test_changed_file_exits_with_1_and_names_the_layer(files, tmp_path):
     content = bytearray((files / "binary.safetensors").read_bytes())
     codes = load_file(files / "binary.safetensors")["block4.conv.codes"].numpy().tobytes()
     content[bytes(content).index(codes) + 5] ^= 1
     (tmp_path / "changed").write_bytes(content)
-    done = invoke("certify", tmp_path / "changed")
-    assert done.exit_code == 1
-    assert "layer 'block4.conv' was changed" in done.stderr and "\n" not in done.stderr.strip()
+    for options in ((), ("--accuracy",)):
+        done = invoke("certify", tmp_path / "changed", *options)
+        assert done.exit_code == 1
+        assert "layer 'block4.conv' was changed" in done.stderr
+        assert "block3.conv" in done.stdout and "\n" not in done.stderr.strip()
 
 
 @pytest.mark.parametrize(
@@ -89,7 +131,6 @@ def test_changed_file_exits_with_1_and_names_the_layer(files, tmp_path):
         (("certify", "{runs}/tiny-binary/final.safetensors"), "is no packed network"),
         (("certify", "{files}/nothing"), "No such file"),
         (("certify", "{files}"), "is a folder"),
-        (("export", "{files}/binary.safetensors", "--to", "tflite"), "there are onnx and openvino"),
     ],
 )
 def test_errors_are_one_line(tiny_runs, files, arguments, problem):

@@ -93,8 +93,8 @@ def test_table_in_a_terminal_fits_its_width(width, tmp_path):
         "images/s",
     ]
     float_row, ternary_row = lines[1].split(), lines[2].split()
-    assert float_row[:4] == ["tiny-float", "4/4", "-", "-"]
-    assert ternary_row[:4] == ["tiny-ternary", "4/4", "II", "∞"]
+    assert float_row[:4] == ["Float", "4/4", "-", "-"]
+    assert ternary_row[:5] == ["BinaryRelax", "ternary", "4/4", "II", "∞"]
     assert float_row[-1] == ternary_row[-1] == "s"
     assert lines[-1].startswith("in all") and "100 %  time left 0:00" in lines[-1]
     screen = re.sub(r"\x1b\[[\d?;]*\w", "", progress.live.console.file.getvalue())
@@ -125,6 +125,21 @@ def test_table_with_the_longest_names_and_numbers_loses_nothing(width):
         assert shown in text
     first_column = "".join(line[: lines[0].index("epoch") - 2].strip() for line in lines[1:-2])
     assert first_column == recipes[0].name + recipe.name
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        (("demo-float@3", "demo-twn@3"), ("Float", "TWN")),
+        (("demo-float", "demo-bwn", "demo-binary", "demo-twn"), ("Float", "BWN")),
+        (("demo-float",), ("demo-float",)),
+        (("demo-float", "demo-twn+lr=0.2"), ("demo-float", "demo-twn+lr=0.2")),
+        (("demo-float", "demo-twn+lr=0.2", "demo-twn", "demo-bwn", "demo-bwn@3"), ("demo-float",)),
+    ],
+)
+def test_rows_are_named_by_the_method_if_nothing_else_differs(names, shown):
+    lines = drawn(LiveProgress(terminal(100), [find_recipe(name) for name in names]))
+    assert [line.split()[0] for line in lines[1 : len(shown) + 1]] == list(shown)
 
 
 def test_a_process_that_is_not_the_first_gets_no_result(tmp_path):

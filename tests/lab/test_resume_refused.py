@@ -14,6 +14,7 @@ from binaryrelax.lab.engine import (
     Machine,
     RunOptions,
     RunStopped,
+    digest_of,
     read_json,
     train,
     write_json,
@@ -23,13 +24,11 @@ from binaryrelax.lab.jobs import job_with_ancestor
 from binaryrelax.lab.recipes import find_recipe
 from tests.lab.command import evidence, files_in
 from tests.lab.errors import one_line
-from tests.lab.interrupted import After, train_tiny
-from tests.lab.noise import noise_for
+from tests.lab.interrupted import FINISHED, HALF_DONE, train_on_noise, train_tiny
 from tests.lab.tiny import tiny_data, tiny_recipe
 
 FLOAT, BINARY = (find_recipe(name).with_epochs(1) for name in ("demo-float", "demo-binary"))
 WAYS_OUT = "; ask for the same, give another --out, or remove that folder to begin anew"
-HALF_DONE, FINISHED = 1, None  # after how many steps a run was stopped
 KINDS = pytest.mark.parametrize(
     ("stop_after", "kind"),
     [(HALF_DONE, "a half-done run"), (FINISHED, "a finished run")],
@@ -56,15 +55,6 @@ def go_on(folder, *, recipe=None, seed=0, initial=None, precision="fp32"):
     job = Job(recipe or tiny_recipe("ternary"), seed, folder, initial)
     machine = Machine(precision=precision)
     train(job, tiny_data(40), machine=machine, options=RunOptions(resume=True))
-
-
-def train_on_noise(jobs, stop_after=FINISHED):
-    """Runs of real recipes with next to no images; the last one may be stopped."""
-    for job in jobs:
-        should_stop = After(stop_after) if stop_after and job is jobs[-1] else lambda: False
-        data = noise_for("fashion-mnist-12k", num_images=200)
-        with suppress(RunStopped):
-            train(job, data, options=RunOptions(should_stop=should_stop))
 
 
 def resume(command, out):
@@ -100,6 +90,23 @@ def test_another_start_is_refused(stop_after, kind, tiny_runs, tmp_path):
     with pytest.raises(ValueError, match=r"tiny-float/\S+ \(\w{8}\) instead of tiny-binary/\S+ \("):
         go_on(tmp_path, initial=tiny_runs / "tiny-binary" / FINAL_NAME)
     assert files_in(tmp_path) == before
+
+
+@KINDS
+def test_the_same_start_in_another_folder_is_not_another_start(
+    stop_after, kind, tiny_runs, tmp_path
+):
+    initial = tiny_runs / "tiny-float" / FINAL_NAME
+    left_behind(tmp_path / "run", stop_after, initial=initial)
+    elsewhere = tmp_path / "downloads" / "float.safetensors"
+    elsewhere.parent.mkdir()
+    elsewhere.write_bytes(initial.read_bytes())
+    job = Job(tiny_recipe("ternary"), 0, tmp_path / "run", elsewhere)
+    assert job.is_finished() is (stop_after is FINISHED)
+    go_on(tmp_path / "run", initial=elsewhere)
+    assert job.is_finished()
+    told = read_json(tmp_path / "run" / RESULT_NAME)["initial_checkpoint"]
+    assert told == {"name": "downloads/float.safetensors", "digest": digest_of(initial)}
 
 
 def stopped_with(precision, folder):

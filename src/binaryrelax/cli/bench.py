@@ -1,27 +1,35 @@
 """`binaryrelax bench`: what things cost."""
 
-from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from binaryrelax.cli.errors import one_line_errors
+from binaryrelax.cli.errors import UsageError, one_line_errors
 from binaryrelax.cli.options import DebugOption
 from binaryrelax.cli.speech import say
 from binaryrelax.lab.engine import write_json
 
+# Each is the function bench_NAME in the file of that name in `binaryrelax.lab.bench`.
+BENCHES = ("step", "projection", "packed", "packed_gpu", "monitor")
+
 
 def bench(
     context: typer.Context,
-    what: Annotated[str, typer.Argument(help="step (needs a GPU), projection, packed or monitor.")],
+    what: Annotated[str, typer.Argument(help=f"{', '.join(BENCHES[:-1])} or {BENCHES[-1]}.")],
     out: Annotated[
-        Path | None, typer.Option(help="Where the JSON file goes; benchmarks/results/WHAT.json.")
+        Path | None, typer.Option(help="Where the JSON file goes; bench-WHAT.json.")
     ] = None,
+    sweep: Annotated[
+        bool, typer.Option("--sweep", help="With packed_gpu: try other plans of its kernels too.")
+    ] = False,
     debug: DebugOption = False,
 ) -> None:
     """Measure a training step, a projection or a packed network, side by side with others.
+
+    step and packed_gpu need a GPU.
 
     Examples:
 
@@ -31,32 +39,20 @@ def bench(
 
         binaryrelax bench packed           (two CPU threads; takes some minutes)
 
+        binaryrelax bench packed_gpu --sweep --out /tmp/packed_gpu.json
+
         binaryrelax bench monitor --out results/theory/monitor.json
     """
     console = Console()
     with one_line_errors(debug or context.obj):
-        measured = _measure(what, lambda line: say(console, line))
-        target = out or Path("benchmarks") / "results" / f"{what}.json"
+        if what not in BENCHES:
+            raise UsageError(f"bench {what}: there are {', '.join(BENCHES)}")
+        if sweep and what != "packed_gpu":
+            raise UsageError(f"bench {what} --sweep: only packed_gpu has other plans to try")
+        measure = getattr(import_module(f"binaryrelax.lab.bench.{what}"), f"bench_{what}")
+        choices = {"sweep": True} if sweep else {}
+        measured = measure(lambda line: say(console, line), **choices)
+        target = out or Path(f"bench-{what}.json")
         target.parent.mkdir(parents=True, exist_ok=True)
         write_json(target, measured)
         say(console, f"written to {target}")
-
-
-def _measure(what: str, tell: Callable[[str], None]) -> dict[str, Any]:
-    if what == "step":
-        from binaryrelax.lab.bench.step import bench_step
-
-        return bench_step(tell)
-    if what == "projection":
-        from binaryrelax.lab.bench.projection import bench_projection
-
-        return bench_projection(tell)
-    if what == "packed":
-        from binaryrelax.lab.bench.packed import bench_packed
-
-        return bench_packed(tell)
-    if what == "monitor":
-        from binaryrelax.lab.bench.monitor import bench_monitor
-
-        return bench_monitor(tell)
-    raise ValueError(f"bench {what}: there are step, projection, packed and monitor")

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from binaryrelax.cli.errors import one_line_errors
+from binaryrelax.cli.errors import one_line_errors, usage_errors
 from binaryrelax.cli.options import (
     DataOption,
     DebugOption,
@@ -17,7 +17,12 @@ from binaryrelax.cli.options import (
 from binaryrelax.cli.speech import say
 from binaryrelax.lab.campaign import Campaign, Deadline, recipes_of_tables
 from binaryrelax.lab.data import load_dataset
-from binaryrelax.lab.engine import this_machine
+from binaryrelax.lab.engine import (
+    refuse_impossible,
+    require_precision,
+    sole_use,
+    this_machine,
+)
 from binaryrelax.lab.jobs import prepare_folder
 from binaryrelax.lab.showing import show_campaign
 from binaryrelax.lab.stopping import stop_wishes
@@ -74,25 +79,31 @@ def campaign(
     console = Console()
     with one_line_errors(debug or context.obj), stop_wishes() as wish:
         deadline = Deadline(minutes, wish)
-        cells = recipes_of_tables(*tables)
-        plan = Campaign(recipes=cells, out=out, only=tuple(only or ("*",)), num_seeds=seeds)
-        all_jobs = plan.jobs()
+        with usage_errors():
+            require_precision(precision)
+            cells = recipes_of_tables(*tables)
+            plan = Campaign(recipes=cells, out=out, only=tuple(only or ("*",)), num_seeds=seeds)
+            all_jobs = plan.jobs()
+            refuse_impossible(all_jobs)
         prepare_folder(out)
-        if import_state is not None:
-            say(console, f"{len(import_files(import_state, out))} files taken over")
-        num_missing = len(plan.missing())
-        say(console, f"{num_missing} of {len(all_jobs)} runs are to be done")
-        try:
-            if num_missing:
-                with this_machine(precision=precision, deterministic=deterministic) as machine:
+        with (
+            this_machine(precision=precision, deterministic=deterministic) as machine,
+            sole_use((job.folder for job in plan.missing()), machine.ranks),
+        ):
+            if import_state is not None:
+                say(console, f"{len(import_files(import_state, out))} files taken over")
+            num_missing = len(plan.missing())
+            say(console, f"{num_missing} of {len(all_jobs)} runs are to be done")
+            try:
+                if num_missing:
                     images = load_dataset(
                         plan.dataset, data=data, download=download, in_turn=machine.ranks.in_turn
                     )
                     show_campaign(console, plan, images, machine, jobs, deadline)
-        finally:  # what other runs have brought must not be lost with one that failed
-            if export_state is not None:
-                parts = export_files(out, plan.state_files(), export_state)
-                say(console, f"state     {export_state} ({len(parts)} parts)")
+            finally:  # what other runs have brought must not be lost with one that failed
+                if export_state is not None:
+                    parts = export_files(out, plan.state_files(), export_state)
+                    say(console, f"state     {export_state} ({len(parts)} parts)")
         say(console, f"results   {out / 'results'}")
         if wish():
             raise typer.Exit(wish.exit_status)

@@ -1,5 +1,6 @@
 """`binaryrelax certify`: are the weights of this file really 1 bit?"""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -41,6 +42,8 @@ def certify(
         raise typer.BadParameter("images are for --accuracy, which is not there")
     with one_line_errors(debug or context.obj):
         certificate = certify_file(file)
+        # Missing images are an error before the table, not after it.
+        trial = _trial(file, data, download) if accuracy and certificate.ok else None
         if certificate.layers:
             table = _table(certificate)
             # Figures cut off at the edge of a narrow terminal would be worse than wrapped lines.
@@ -50,20 +53,24 @@ def certify(
             raise ValueError(certificate.reason)
         for line in _summary(certificate):
             say(console, line)
-        if accuracy:
-            say(console, _accuracy(file, certificate, data, download))
+        if trial:
+            say(console, trial())
 
 
-def _accuracy(file: Path, certificate: Certificate, data: Path | None, download: bool) -> str:
-    """What the network makes of the test images, on a CPU, from its packed weights."""
+def _trial(file: Path, data: Path | None, download: bool) -> Callable[[], str]:
+    """Tries the network on the test images, on a CPU, from its packed weights; all is there."""
     from binaryrelax.lab.data import load_dataset
     from binaryrelax.lab.engine import Machine
     from binaryrelax.lab.packing import accuracy_of, load_packed_run
 
-    model, _ = load_packed_run(file)
-    images = load_dataset(certificate.about["dataset"], data=data, download=download)
-    accuracy = accuracy_of(model, images, Machine())
-    return f"accuracy  {accuracy:.2f} % of {images.num_test:,} test images"
+    model, dataset = load_packed_run(file)
+    images = load_dataset(dataset, data=data, download=download)
+
+    def accuracy() -> str:
+        share = accuracy_of(model, images, Machine())
+        return f"accuracy  {share:.2f} % of {images.num_test:,} test images"
+
+    return accuracy
 
 
 def _table(certificate: Certificate) -> Table:
@@ -102,7 +109,8 @@ def _summary(certificate: Certificate) -> list[str]:
         f"certified {len(certificate.layers)} layers; no scale has more than {widest} different "
         "weights",
         f"float     {floats:,} values in {len(certificate.float_tensors)} tensors that are not "
-        "packed (biases, normalization, layers kept float)",
+        f"packed, {1 - certificate.packed_share:.1%} of the network (biases, normalization, layers "
+        "kept float)",
         f"size      {certificate.file_bytes:,} bytes, {certificate.saving:.1f} times less than "
         f"{certificate.float32_bytes:,} in float32",
     ]

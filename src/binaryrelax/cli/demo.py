@@ -13,7 +13,14 @@ from rich.table import Table
 from binaryrelax.cli.errors import one_line_errors
 from binaryrelax.cli.options import DebugOption, SeedOption
 from binaryrelax.cli.speech import say
-from binaryrelax.lab.demo import demo_recipes, pack_networks, write_demo_report
+from binaryrelax.lab.demo import (
+    PAGE_NAME,
+    PICTURE_NAME,
+    demo_recipes,
+    pack_networks,
+    refuse_other_folders,
+    write_demo_report,
+)
 from binaryrelax.lab.engine import Machine, RunOptions
 from binaryrelax.lab.jobs import jobs_of, prepare_folder
 from binaryrelax.lab.packing import PACKED_HEADINGS, PackedRun
@@ -39,7 +46,8 @@ def demo(
     """Train five small networks on embedded images and write a report: about two minutes.
 
     A float network first; from it BWN, BinaryRelax with binary weights, TWN, and BinaryRelax with
-    ternary weights. Needs neither a GPU nor a network connection.
+    ternary weights. Needs neither a GPU nor a network connection. An earlier demo in the folder is
+    replaced, nothing else.
 
     Examples:
 
@@ -58,15 +66,17 @@ def demo(
         again = f"binaryrelax demo --out {quote(str(out))} --seed {seed}{length} --resume"
         prepare_folder(out)
         jobs = jobs_of(recipes, seed=seed, out=out)
-        show = Showing(console, jobs, again)
+        refuse_other_folders(out, jobs)
+        show = Showing(console, jobs, out, again)
         # On the CPU even where there is a GPU: the same bits for everybody.
-        show.training(Machine(), RunOptions(resume=resume, checkpoint_every=1))
+        options = RunOptions(resume=resume, checkpoint_every=1)
+        show.training(Machine(), options, overwrite=True)
         packed = pack_networks(out, recipes)
         runs = write_demo_report(out, recipes, packed)
     console.print(_result_table(runs))
     console.print(_packed_table(packed))
-    say(console, f"\nreport    {out / 'report.html'}  (open it in a browser: curves, weights)")
-    say(console, f"picture   {out / 'picture.png'}")
+    say(console, f"\nreport    {out / PAGE_NAME}  (open it in a browser: curves, weights)")
+    say(console, f"picture   {out / PICTURE_NAME}")
     say(console, f"networks  {out}/*/final.safetensors, with their figures in result.json")
     say(
         console, f"packed    {out}/*/packed.safetensors  (`binaryrelax certify` shows their layers)"

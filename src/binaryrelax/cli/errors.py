@@ -9,9 +9,22 @@ from binaryrelax.cli.speech import complain
 from binaryrelax.lab.stopping import Stopped
 
 
+class UsageError(ValueError):
+    """Arguments that no file and no luck could make work."""
+
+
+@contextmanager
+def usage_errors() -> Iterator[None]:
+    """What is wrong inside is wrong with the arguments."""
+    try:
+        yield
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
 @contextmanager
 def one_line_errors(debug: bool) -> Iterator[None]:
-    """Turns exceptions into one line and exit status 1, unless a traceback is wanted."""
+    """Turns exceptions into one line and exit status 1 or 2, unless a traceback is wanted."""
     try:
         yield
     except Stopped as stop:
@@ -20,7 +33,7 @@ def one_line_errors(debug: bool) -> Iterator[None]:
         if debug:
             raise
         complain(" ".join(str(error).split()))
-        raise typer.Exit(1) from None
+        raise typer.Exit(2 if isinstance(error, UsageError) else 1) from None
     except Exception as error:
         if debug or isinstance(error, typer.Exit | typer.Abort):
             raise

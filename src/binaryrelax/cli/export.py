@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from binaryrelax.cli.errors import one_line_errors
+from binaryrelax.cli.errors import UsageError, one_line_errors
 from binaryrelax.cli.options import DebugOption
 from binaryrelax.cli.speech import say
 
@@ -24,7 +24,7 @@ def export(
 ) -> None:
     """Write a packed network as ONNX or OpenVINO, its weights still packed.
 
-    Needs the extra of that name: pip install 'binaryrelax[onnx]' or 'binaryrelax[openvino]'.
+    Needs the extra of that name: pip install '.[onnx]' or '.[openvino]' in the source folder.
 
     Examples:
 
@@ -35,10 +35,10 @@ def export(
     console = Console()
     with one_line_errors(debug or context.obj):
         if to not in SUFFIXES:
-            raise ValueError(f"--to {to}: there are {' and '.join(SUFFIXES)}")
+            raise UsageError(f"--to {to}: there are {' and '.join(SUFFIXES)}")
         target = out or file.with_suffix(SUFFIXES[to])
         if target == file:
-            raise ValueError(f"--out {target} would replace the packed file; give another name")
+            raise UsageError(f"--out {target} would replace the packed file; give another name")
         written = _export(file, to, target)
         size = sum(path.stat().st_size for path in written)
         say(console, f"{' and '.join(str(path) for path in written)}  {size:,} bytes")
@@ -47,13 +47,13 @@ def export(
 def _export(file: Path, to: str, target: Path) -> list[Path]:
     from binaryrelax.lab.packing import example_images, load_packed_run
 
-    model, shape = load_packed_run(file)
+    model, dataset = load_packed_run(file)
     if to == "onnx":
         from binaryrelax.packed.export.onnx import export_onnx
 
-        export_onnx(model, example_images(shape), target)
+        export_onnx(model, example_images(dataset), target)
         return [target]
     from binaryrelax.packed.export.openvino import export_openvino
 
-    export_openvino(model, example_images(shape), target)
+    export_openvino(model, example_images(dataset), target)
     return [target, target.with_suffix(".bin")]

@@ -6,15 +6,19 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from binaryrelax.cli.errors import one_line_errors
+from binaryrelax.cli.errors import UsageError, one_line_errors
 from binaryrelax.cli.options import DebugOption
 from binaryrelax.cli.speech import say
+
+SUFFIXES = (".html", ".md")
 
 
 def report(
     context: typer.Context,
     folder: Annotated[Path, typer.Argument(help="Where result files are, at any depth.")],
-    out: Annotated[Path, typer.Option(help="The page to write, or FILE.md.")] = Path("report.html"),
+    out: Annotated[Path, typer.Option(help="The page to write: FILE.html or FILE.md.")] = Path(
+        "report.html"
+    ),
     debug: DebugOption = False,
 ) -> None:
     """Write the paper's tables and curves beside ours as one self-contained page.
@@ -31,6 +35,8 @@ def report(
 
     console = Console()
     with one_line_errors(debug or context.obj):
+        if out.suffix not in SUFFIXES:
+            raise UsageError(f"--out {out}: its name must end with {' or '.join(SUFFIXES)}")
         summary = write_report(folder, out)
         for note in summary.notes:
             say(console, f"note: {note}")

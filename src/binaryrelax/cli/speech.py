@@ -2,12 +2,7 @@
 
 import sys
 
-from rich.console import Console
-
-
-def say(console: Console, line: str) -> None:
-    """Prints the line as it is, whatever the width of the terminal."""
-    console.print(line, markup=False, highlight=False, soft_wrap=True)
+from binaryrelax.lab.speech import say as say
 
 
 def complain(message: str) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from binaryrelax.cli.errors import one_line_errors
+from binaryrelax.cli.errors import one_line_errors, usage_errors
 from binaryrelax.cli.options import DebugOption
 from binaryrelax.cli.speech import say
 
@@ -40,7 +40,8 @@ def theory(
         from binaryrelax.lab.jobs import prepare_folder
         from binaryrelax.lab.theory.catalogue import chosen_parts, write_part
 
-        parts = chosen_parts(only or [])
+        with usage_errors():
+            parts = chosen_parts(only or [])
         for folder in (out, results or out):
             prepare_folder(folder)
         total = 0.0

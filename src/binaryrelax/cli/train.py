@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from binaryrelax.cli.errors import one_line_errors
+from binaryrelax.cli.errors import UsageError, one_line_errors, usage_errors
 from binaryrelax.cli.options import (
     DataOption,
     DebugOption,
@@ -16,9 +16,15 @@ from binaryrelax.cli.options import (
     SeedOption,
 )
 from binaryrelax.cli.speech import say
-from binaryrelax.lab.engine import RunOptions, this_machine
+from binaryrelax.lab.engine import (
+    RunOptions,
+    refuse_impossible,
+    require_precision,
+    this_machine,
+)
 from binaryrelax.lab.jobs import job_with_ancestor, prepare_folder
 from binaryrelax.lab.recipes import find_recipe
+from binaryrelax.lab.recipes.settings import split_settings
 from binaryrelax.lab.showing import Showing, summary_line
 
 
@@ -43,6 +49,9 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the newest checkpoint in the run folder.")
     ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Begin anew, and replace the run in that folder.")
+    ] = False,
     checkpoint_every: Annotated[int, typer.Option(min=1, help="Epochs between checkpoints.")] = 5,
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Write TensorBoard logs into the run folder.")
@@ -55,7 +64,8 @@ def train(
 ) -> None:
     """Train one recipe. A quantized one trains its float ancestor first, inside the run folder.
 
-    Under torchrun all processes share each batch. SIGINT and SIGTERM end with a checkpoint.
+    Under torchrun all processes share each batch. SIGINT and SIGTERM end with a checkpoint. A
+    folder that holds a run needs --resume or --overwrite.
 
     Examples:
 
@@ -69,26 +79,24 @@ def train(
             --data /imagenet --init resnet18.safetensors
     """
     with one_line_errors(debug or context.obj):
-        chosen = find_recipe(recipe).with_settings(_settings(set_ or []))
-        chosen = chosen if epochs is None else chosen.with_epochs(epochs)
-        out = out or Path("runs") / chosen.name / f"seed{seed}"
+        with usage_errors():
+            if resume and overwrite:
+                raise UsageError("--resume and --overwrite: one goes on, one begins anew; give one")
+            require_precision(precision)
+            chosen = find_recipe(recipe).with_settings(split_settings(set_ or []))
+            chosen = chosen if epochs is None else chosen.with_epochs(epochs)
+            out = out or Path("runs") / chosen.name / f"seed{seed}"
+            jobs = job_with_ancestor(chosen, seed=seed, out=out, initial=init)
+            refuse_impossible(jobs)
         prepare_folder(out)
-        jobs = job_with_ancestor(chosen, seed=seed, out=out, initial=init)
         options = RunOptions(resume=resume, checkpoint_every=checkpoint_every)
         with this_machine(precision=precision, deterministic=deterministic) as machine:
             console = Console(quiet=not machine.ranks.is_first)
-            show = Showing(console, jobs, "the same command with --resume")
+            show = Showing(console, jobs, out, "the same command with --resume")
             log = out if tensorboard and machine.ranks.is_first else None
-            results = show.training(machine, options, images=(data, download), log=log)
+            results = show.training(
+                machine, options, overwrite=overwrite, images=(data, download), log=log
+            )
         if results[-1]:
             say(console, summary_line(results[-1]["summary"]))
             say(console, f"files     {out}/ (result.json, final.safetensors)")
-
-
-def _settings(given: list[str]) -> dict[str, str]:
-    """The key=value pairs of --set."""
-    pairs = [item.partition("=") for item in given]
-    for key, equals, _ in pairs:
-        if not equals:
-            raise ValueError(f"--set {key}: write it as key=value, for example --set lr=0.05")
-    return {key.strip(): value.strip() for key, _, value in pairs}

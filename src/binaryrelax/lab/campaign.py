@@ -26,6 +26,7 @@ from binaryrelax.lab.jobs import enough_threads
 from binaryrelax.lab.recipes import OUR_TABLES, SEARCHES, TABLES, Recipe
 
 RESERVE_SECONDS = 15.0  # kept for the last checkpoints
+LONGEST_NAP = 1.0  # seconds: a signal that another thread gets does not wake this one
 LARGEST_CARRIED = 16 << 20  # bytes; runs with larger checkpoints begin anew on another machine
 
 
@@ -188,7 +189,7 @@ def _fill(
             running[submit(job)] = job
         if not running:
             return
-        for future in wait(running, return_when=FIRST_COMPLETED).done:
+        for future in wait(running, LONGEST_NAP, return_when=FIRST_COMPLETED).done:
             _settle(campaign, running.pop(future), future, outcome)
 
 

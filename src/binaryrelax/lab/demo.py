@@ -4,22 +4,28 @@ from dataclasses import replace
 from pathlib import Path
 
 from binaryrelax.lab.data import load_fashion_mnist
-from binaryrelax.lab.engine import Machine
+from binaryrelax.lab.engine import RESULT_NAME, Job, Machine, recipe_in
+from binaryrelax.lab.engine.checkpoint import checkpoints
 from binaryrelax.lab.packing import PackedRun, accuracy_of, load_packed_run, pack_run
-from binaryrelax.lab.recipes import (
-    Recipe,
-    demo_binary,
-    demo_bwn,
-    demo_float,
-    demo_ternary,
-    demo_twn,
-)
+from binaryrelax.lab.recipes import OUR_TABLES, Recipe, demo_float
+
+PAGE_NAME, PICTURE_NAME = "report.html", "picture.png"
 
 
 def demo_recipes(epochs: int | None = None) -> list[Recipe]:
     """The five recipes, the float network first; `epochs` replaces their own number."""
-    recipes = [demo_float(), demo_bwn(), demo_binary(), demo_twn(), demo_ternary()]
-    return recipes if epochs is None else [recipe.with_epochs(epochs) for recipe in recipes]
+    return [recipe.with_epochs(epochs or recipe.epochs) for recipe in OUR_TABLES["demo"].recipes]
+
+
+def refuse_other_folders(out: Path, jobs: list[Job]) -> None:
+    """A `ValueError` if the demo would replace what no demo has written into `out`."""
+    foreign = [out / RESULT_NAME, *checkpoints(out)]  # a run, whose ancestor would be replaced
+    foreign += [job.folder for job in jobs if recipe_in(job.folder) not in (job.recipe.name, None)]
+    if not any(out.glob(f"{demo_float().name}*/")):
+        foreign += [out / PAGE_NAME, out / PICTURE_NAME]
+    for path in foreign:
+        if path.exists():
+            raise ValueError(f"{path} was not written by a demo; give another --out than {out}")
 
 
 def pack_networks(out: Path, recipes: list[Recipe]) -> list[PackedRun]:
@@ -44,6 +50,6 @@ def write_demo_report(out: Path, recipes: list[Recipe], packed: list[PackedRun])
     )
 
     runs = [load_run(out / recipe.name) for recipe in recipes]
-    write_page(out / "report.html", runs, packed)
-    write_picture(out / "picture.png", runs)
+    write_page(out / PAGE_NAME, runs, packed)
+    write_picture(out / PICTURE_NAME, runs)
     return runs

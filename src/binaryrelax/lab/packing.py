@@ -13,18 +13,19 @@ from binaryrelax import (
     PackedFileError,
     Quantizer,
     certify,
-    load_packed,
     pack,
     save_packed,
     select_weights,
 )
-from binaryrelax.lab.data import IMAGE_SHAPES, NUM_CLASSES, ImageSource
+from binaryrelax.lab.data import IMAGE_SHAPES, NORMALISATIONS, NUM_CLASSES, ImageSource
 from binaryrelax.lab.engine import FINAL_NAME, RESULT_NAME, Machine, read_json
 from binaryrelax.lab.engine.evaluation import Evaluation
 from binaryrelax.lab.engine.files import digest_of
 from binaryrelax.lab.models import build_network
 from binaryrelax.lab.recipes import METHOD_NAMES
 from binaryrelax.lab.recipes.settings import parsed_settings
+from binaryrelax.packed.file import PackedFile
+from binaryrelax.packed.placement import place
 
 PACKED_HEADINGS = ("Packed", "Bytes", "Smaller", "Certified", "Trained", "From the file")
 
@@ -56,7 +57,7 @@ class PackedRun:
         return METHOD_NAMES[self.method], size, saving, certified, *accuracies
 
 
-def pack_run(folder: Path, file: Path, *, fold_batchnorm: bool, dense: bool = True) -> PackedRun:
+def pack_run(folder: Path, file: Path, *, fold_batchnorm: bool) -> PackedRun:
     """Packs the network of a finished run and writes it to `file`.
 
     Raises:
@@ -79,39 +80,37 @@ def pack_run(folder: Path, file: Path, *, fold_batchnorm: bool, dense: bool = Tr
     quantizer = _quantizer(recipe["quantizer"])
     weights = select_weights(model, quantizer, keep_float=recipe["keep_float"])
     pack(model, weights, fold_batchnorm=fold_batchnorm)
-    about = {key: str(recipe[key]) for key in ("name", "network", "dataset", "quantizer")}
-    about |= {"seed": str(result["seed"]), "weights": result["weights"]["digest"]}
-    save_packed(model, file, dense=dense, about=about)
+    save_packed(model, file, about=_about(result))
     return PackedRun(recipe["method"], file, certify(file), result["summary"]["last"])
 
 
-def load_packed_run(file: Path) -> tuple[nn.Module, tuple[int, int, int]]:
-    """The network that `pack_run` has written, and the shape of the images that it takes.
+def load_packed_run(path: Path) -> tuple[nn.Module, str]:
+    """The network that `pack_run` has written, and the name of the dataset that it is for.
 
     Raises:
         PackedFileError: the file does not say which network it holds.
     """
-    about = certify(file).about
+    file = PackedFile(path)
+    about = file.manifest.about
     if about.get("dataset") not in IMAGE_SHAPES or "network" not in about:
         raise PackedFileError(
-            f"{file} does not say which network of the lab it holds; "
+            f"{path} does not say which network of the lab it holds; "
             "load it with load_packed(file, model) into a model of yours"
         )
     with torch.device("meta"):
         model = _network(about["network"], about["dataset"])
-    return load_packed(file, model), IMAGE_SHAPES[about["dataset"]]
+    place(file, model)
+    return model.eval(), about["dataset"]
 
 
 def accuracy_of(model: nn.Module, data: ImageSource, machine: Machine) -> float:
     """Percentage of the test images that a network gets right."""
-    accuracy = Evaluation(model, data, machine).accuracies()["accuracy"]
-    model.eval()
-    return accuracy
+    return Evaluation(model, data, machine).accuracies()["accuracy"]
 
 
-def example_images(shape: tuple[int, int, int]) -> Tensor:
-    """An image that an exporter can follow through a network."""
-    return torch.zeros(1, *shape)
+def example_images(dataset: str) -> Tensor:
+    """An image of that dataset's shape, which an exporter can follow through a network."""
+    return torch.zeros(1, *IMAGE_SHAPES[dataset])
 
 
 def _result_of(folder: Path) -> dict[str, Any]:
@@ -121,6 +120,19 @@ def _result_of(folder: Path) -> dict[str, Any]:
             "`binaryrelax train --out` has filled"
         )
     return read_json(folder / RESULT_NAME)
+
+
+def _about(result: dict[str, Any]) -> dict[str, str]:
+    """What somebody needs to know who has the file alone: which network, and what images it takes.
+
+    They are (pixel - mean) / deviation, channel by channel, with pixels scaled to [0, 1].
+    """
+    recipe = result["recipe"]
+    about = {key: str(recipe[key]) for key in ("name", "network", "dataset", "quantizer")}
+    about |= {"seed": str(result["seed"]), "weights": result["weights"]["digest"]}
+    for key, values in zip(("mean", "deviation"), NORMALISATIONS[recipe["dataset"]], strict=True):
+        about[key] = " ".join(str(value) for value in values)
+    return about
 
 
 def _network(name: str, dataset: str) -> nn.Module:

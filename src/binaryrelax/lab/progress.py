@@ -11,6 +11,7 @@ from rich.text import Text
 
 from binaryrelax.lab.engine import Listener
 from binaryrelax.lab.recipes import METHOD_NAMES, Recipe
+from binaryrelax.lab.speech import say
 
 BAR_WIDTH = 10  # of one network; with it the table fits 80 columns
 
@@ -129,7 +130,7 @@ class PlainProgress(_Watching):
 
     def note(self, line: str) -> None:
         """Says it."""
-        self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        say(self.console, line)
 
     def _position(self) -> str:
         return f"[{self.runs_begun}/{len(self.recipes)}]"
@@ -196,6 +197,11 @@ class LiveProgress(_Watching):
     def _is_begun(self, recipe: Recipe) -> bool:
         return recipe is self.running or recipe.name in self.records
 
+    def _only_methods_differ(self) -> bool:
+        """Whether the networks are one network, trained alike by several methods."""
+        without_method = {recipe.name.replace(recipe.method, "") for recipe in self.recipes}
+        return len(without_method) == 1 < len(self.recipes)
+
     def _row(self, recipe: Recipe) -> list[RenderableType]:
         record = self.records.get(recipe.name)
         epoch = self.steps_done // self.steps_per_epoch if recipe is self.running else 0
@@ -207,7 +213,7 @@ class LiveProgress(_Watching):
         if recipe is self.running:
             total = recipe.epochs * self.steps_per_epoch
             state = ProgressBar(total=total, completed=self.steps_done, width=BAR_WIDTH)
-        name = METHOD_NAMES[recipe.method] if len(self.recipes) == 5 else recipe.name
+        name = METHOD_NAMES[recipe.method] if self._only_methods_differ() else recipe.name
         shown_speed = f"{speed:,.0f}" if speed else ""
         return [name, f"{done}/{recipe.epochs}", *numbers, shown_speed, state]
 

@@ -17,11 +17,15 @@ from binaryrelax.lab.engine import (
     RunOptions,
     RunStopped,
     Several,
+    refuse_losing_runs,
     refuse_other_runs,
+    sole_use,
 )
+from binaryrelax.lab.engine.checkpoint import checkpoints
 from binaryrelax.lab.jobs import carry_out
 from binaryrelax.lab.progress import LiveProgress, PlainProgress, describe_phase
 from binaryrelax.lab.recipes import Recipe
+from binaryrelax.lab.speech import say
 from binaryrelax.lab.stopping import Stopped, stop_wishes
 
 EPOCHS_BETWEEN_LINES = 10  # of each run of a campaign
@@ -31,17 +35,19 @@ class Showing:
     """Jobs that are carried out with their progress on a console.
 
     Args:
+        out: the folder that holds all of their folders, or is one of them.
         again: the command that goes on after an interruption.
     """
 
-    def __init__(self, console: Console, jobs: list[Job], again: str) -> None:
-        self.console, self.jobs, self.again = console, jobs, again
+    def __init__(self, console: Console, jobs: list[Job], out: Path, again: str) -> None:
+        self.console, self.jobs, self.out, self.again = console, jobs, out, again
 
     def training(
         self,
         machine: Machine,
         options: RunOptions,
         *,
+        overwrite: bool = False,
         images: tuple[Path | None, bool] = (None, False),
         log: Path | None = None,
     ) -> list[dict[str, Any]]:
@@ -50,26 +56,39 @@ class Showing:
         Args:
             machine: what to train with.
             options: how; signals are added to what may stop it.
+            overwrite: runs in the folders that are not resumed may be replaced.
             images: where to look for them, and whether to download them.
             log: a folder for TensorBoard logs.
 
         Raises:
             Stopped: a signal came; what was kept has been said.
+            ValueError: a folder holds another run, or one that would be lost, or is in use.
+            OSError: a file cannot be written, or images not be read; it says how to go on then.
         """
-        recipes = [job.recipe for job in self.jobs]
-        if options.resume:
-            refuse_other_runs(self.jobs, machine.precision)
-        if options.resume and not any(self._has_begun(job) for job in self.jobs):
-            self._say(f"Nothing is saved in {self.jobs[-1].folder} yet: starting afresh.")
-        data = None
-        if not (options.resume and all(job.is_finished() for job in self.jobs)):
-            data = load_dataset(
-                recipes[-1].dataset,
-                data=images[0],
-                download=images[1],
-                in_turn=machine.ranks.in_turn,
-            )
+        with sole_use((job.folder for job in self._unfinished(options)), machine.ranks):
+            if options.resume:
+                refuse_other_runs(self.jobs, machine.precision)
+            elif not overwrite:
+                refuse_losing_runs(reversed(self.jobs))
+            if options.resume and not any(self._has_begun(job) for job in self.jobs):
+                self._say(f"Nothing is saved in {self.out} yet: starting afresh.")
+            data = self._load(images, machine) if self._unfinished(options) else None
+            return self._train(data, machine, options, log)
+
+    def _unfinished(self, options: RunOptions) -> list[Job]:
+        """What is to be trained."""
+        return [job for job in self.jobs if not (options.resume and job.is_finished())]
+
+    def _load(self, images: tuple[Path | None, bool], machine: Machine) -> ImageSource:
+        data, download = images
+        dataset = self.jobs[-1].recipe.dataset
+        return load_dataset(dataset, data=data, download=download, in_turn=machine.ranks.in_turn)
+
+    def _train(
+        self, data: ImageSource | None, machine: Machine, options: RunOptions, log: Path | None
+    ) -> list[dict[str, Any]]:
         display = LiveProgress if self.console.is_terminal else PlainProgress
+        recipes = [job.recipe for job in self.jobs]
         with stop_wishes() as wish, display(self.console, recipes) as progress:
             listener = Several(progress, _tensorboard_log(log)) if log else progress
             try:
@@ -84,9 +103,11 @@ class Showing:
                 progress.__exit__(None, None, None)
                 self._say_what_was_kept(stop)
                 raise Stopped(wish) from None
+            except OSError as error:
+                raise OSError(f"{error}; to go on: {self.again}") from error
 
     def _has_begun(self, job: Job) -> bool:
-        return job.is_finished() or any((job.folder / "checkpoints").glob("*.ckpt"))
+        return job.is_finished() or bool(checkpoints(job.folder))
 
     def _say_what_was_kept(self, stop: RunStopped) -> None:
         """Three lines after an interruption: what there is, and how to go on."""
@@ -94,16 +115,15 @@ class Showing:
         if len(self.jobs) > 1:
             names = ", ".join(job.recipe.name for job in kept)
             there = f": {names}" if kept else ""
-            where = self.jobs[-1].folder.parent if len(self.jobs) > 2 else self.jobs[-1].folder
             self._say(
                 f"Stopped. {len(kept)} of {len(self.jobs)} networks are finished and kept in "
-                f"{where}{there}."
+                f"{self.out}{there}."
             )
         self._say(f"A checkpoint was written: {stop}.")
         self._say(f"To go on: {self.again}")
 
     def _say(self, line: str) -> None:
-        self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        say(self.console, line)
 
 
 def _tensorboard_log(folder: Path) -> Listener:
@@ -123,9 +143,9 @@ def show_campaign(
     """Trains what is missing of a campaign, a line now and then for each run."""
     lock = threading.Lock()
 
-    def say(line: str) -> None:
+    def say_in_turn(line: str) -> None:
         with lock:
-            console.print(line, markup=False, highlight=False, soft_wrap=True)
+            say(console, line)
 
     outcome = run_campaign(
         campaign,
@@ -133,9 +153,9 @@ def show_campaign(
         machine=machine,
         num_jobs=num_jobs,
         should_stop=should_stop,
-        listener_of=lambda job: _RunLines(job, say),
+        listener_of=lambda job: _RunLines(job, say_in_turn),
     )
-    say(
+    say_in_turn(
         f"{len(outcome.finished)} runs finished, {len(outcome.stopped)} stopped with a checkpoint, "
         f"{len(outcome.waiting)} not begun"
     )

@@ -3,11 +3,12 @@
 (a) Linear layers at batch 1 and 64, many copies in turn so that no weight is in a cache
 (b) the convolutions of ResNet-18, one after the other, at batch 1
 (c) ResNet-18 as a whole at batch 1
-(d) files: packed against float32
-(e) peak memory: loading and running
+(d) ResNet-18 and ResNet-20 with all settings as they come, at batch 1 and 16
+(e) files: packed against float32
+(f) peak memory: loading and running
 
 ONNX Runtime and OpenVINO run what `binaryrelax.packed.export` has written, and take part where they
-are installed: pip install 'binaryrelax[onnx,openvino]'.
+are installed: pip install '.[onnx,openvino]' in the source folder.
 """
 
 import os
@@ -19,6 +20,7 @@ from binaryrelax.lab.bench.packed_effort import Effort
 from binaryrelax.lab.bench.packed_linear import measure_call, measure_linear
 from binaryrelax.lab.bench.packed_memory import measure_memory
 from binaryrelax.lab.bench.packed_resnet import (
+    measure_as_it_comes,
     measure_convolutions,
     measure_files,
     measure_network,
@@ -50,6 +52,7 @@ def bench_packed(say: Say, effort: Effort | None = None) -> dict[str, Any]:
             report["linear"] = list(measure_linear(say, effort))
             report["convolutions"] = measure_convolutions(say, effort)
             report["network"] = measure_network(say, effort)
+            report["as_it_comes"] = measure_as_it_comes(say, effort)
             report["files"] = measure_files()
         report["memory"] = measure_memory(effort.memory_layers, effort.memory_width)
     finally:

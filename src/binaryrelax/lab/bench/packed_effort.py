@@ -20,6 +20,7 @@ class Effort:
 
     linear: tuple[tuple[int, int], ...] = ((4096, 4096), (4096, 11008))  # outputs, inputs
     batches: tuple[int, ...] = (1, 64)
+    images: tuple[int, ...] = (1, 16)
     repetitions: int = 7
     bytes_in_turn: int = OUT_OF_CACHE
     threads: int = 2

@@ -1,21 +1,19 @@
 """Products with packed weights on a GPU, beside torch's bfloat16 and the bandwidth of the memory.
 
 Times are those of the device inside a CUDA graph that goes from copy to copy of the weights: all
-copies together exceed the cache. ``python -m binaryrelax.lab.bench.packed_gpu OUT.json`` measures
-what is shipped; with ``--sweep`` it also tries other plans and tells the best of each shape.
+copies together exceed the cache. ``binaryrelax bench packed_gpu`` measures what is shipped; with
+``--sweep`` it also tries other plans and tells the best of each shape.
 """
 
 import copy
 import itertools
 import math
 import multiprocessing
-import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,7 +24,7 @@ from binaryrelax.kernels.packed_matrix import FewPlan, ManyPlan, PackedMatrix, P
 from binaryrelax.lab.bench.gemlite import gemlite_layer
 from binaryrelax.lab.bench.reading import measure_reading
 from binaryrelax.lab.bench.timing import Say, graph_time
-from binaryrelax.lab.engine import Machine, write_json
+from binaryrelax.lab.engine import Machine
 from binaryrelax.lab.engine.environment import describe_environment
 
 SHAPES = ((4096, 4096), (8192, 8192), (11008, 4096))  # outputs, inputs
@@ -261,19 +259,3 @@ def _line(record: dict[str, Any]) -> str:
         f"{record['share_of_floor']:.0%} of the floor, "
         f"error {record['max_relative_error']:.1e}; {beside}"
     )
-
-
-def main(arguments: list[str]) -> None:
-    """Measures, and writes the JSON file that the first argument names."""
-    if not arguments or arguments[0].startswith("-"):
-        raise SystemExit("usage: python -m binaryrelax.lab.bench.packed_gpu OUT.json [--sweep]")
-
-    def say(line: str) -> None:
-        sys.stdout.write(line + "\n")
-        sys.stdout.flush()
-
-    write_json(Path(arguments[0]), bench_packed_gpu(say, sweep="--sweep" in arguments))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

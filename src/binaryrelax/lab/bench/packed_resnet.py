@@ -1,7 +1,8 @@
-"""Parts (b) to (d): ResNet-18, its convolutions one by one, as a whole, and as files."""
+"""Parts (b) to (e): ResNet-18, its convolutions one by one, as a whole, and as files."""
 
 import tempfile
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from binaryrelax.lab.bench.packed_effort import MODES, SETS, Effort, Run, bound,
 from binaryrelax.lab.bench.packed_rivals import float_rivals
 from binaryrelax.lab.bench.timing import Say, interleaved_apart
 from binaryrelax.lab.models import build_network
+
+NETWORKS = ("resnet18", "resnet20")
 
 
 def measure_convolutions(say: Say, effort: Effort) -> list[dict[str, Any]]:
@@ -71,8 +74,25 @@ def measure_network(say: Say, effort: Effort) -> list[dict[str, Any]]:
     return records
 
 
+def measure_as_it_comes(say: Say, effort: Effort) -> list[dict[str, Any]]:
+    """Part (d): whole networks with no setting touched: nothing folded, torch's own threads."""
+    records = []
+    for network, batch, (title, quantizer) in product(NETWORKS, effort.images, SETS.items()):
+        x = torch.randn(batch, 3, 32, 32, generator=torch.Generator().manual_seed(2))
+        x = x.contiguous(memory_format=torch.channels_last)
+        packed = _packed(network, quantizer, fold=False)
+        sides = {"torch float32": bound(_network(network, quantizer), x)}
+        sides |= {f"packed, {mode}": bound(_in_mode(packed, mode), x) for mode in MODES}
+        seconds = interleaved_apart(sides, effort.repetitions)
+        for name in sides:
+            record = {"network": network, "batch": batch, "weights": title, "engine": name}
+            records.append({**record, "seconds": seconds[name]})
+            say(f"  {network}, batch {batch}, {title}: {told(records[-1])}")
+    return records
+
+
 def measure_files() -> list[dict[str, Any]]:
-    """Part (d): bytes of ResNet-18's files."""
+    """Part (e): bytes of ResNet-18's files."""
     records = []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "network.safetensors"
@@ -90,10 +110,14 @@ def measure_files() -> list[dict[str, Any]]:
 
 
 def _resnet(quantizer: Quantizer | None = None) -> nn.Module:
-    """ResNet-18 for CIFAR in channels_last, the same in every run; its weights in Q if given."""
+    return _network("resnet18", quantizer)
+
+
+def _network(name: str, quantizer: Quantizer | None) -> nn.Module:
+    """A network for CIFAR in channels_last, the same in every run; its weights in Q if given."""
     with torch.random.fork_rng(), torch.inference_mode(False):
         torch.manual_seed(0)
-        model = build_network("resnet18", 3, 10)
+        model = build_network(name, 3, 10)
         for norm in model.modules():
             if isinstance(norm, nn.BatchNorm2d):
                 norm.weight.data.uniform_(-0.5, 1.5)  # some negative, as training makes them
@@ -107,7 +131,11 @@ def _resnet(quantizer: Quantizer | None = None) -> nn.Module:
 
 
 def _packed_resnet(quantizer: Quantizer, *, fold: bool) -> nn.Module:
-    model = _resnet(quantizer)
+    return _packed("resnet18", quantizer, fold=fold)
+
+
+def _packed(network: str, quantizer: Quantizer, *, fold: bool) -> nn.Module:
+    model = _network(network, quantizer)
     weights = select_weights(model, quantizer, keep_float=("fc",))
     return pack(model, weights, fold_batchnorm=fold)
 

@@ -10,8 +10,14 @@ from binaryrelax.lab.data.cifar import (
     fetch_missing_cifar as fetch_missing_cifar,
     load_cifar as load_cifar,
 )
-from binaryrelax.lab.data.fashion_mnist import load_fashion_mnist as load_fashion_mnist
+from binaryrelax.lab.data.fashion_mnist import (
+    DEVIATION as FASHION_MNIST_DEVIATION,
+    MEAN as FASHION_MNIST_MEAN,
+    load_fashion_mnist as load_fashion_mnist,
+)
 from binaryrelax.lab.data.image_folder import (
+    DEVIATION as IMAGENET_DEVIATION,
+    MEAN as IMAGENET_MEAN,
     ImageFolder as ImageFolder,
     load_imagenet as load_imagenet,
 )
@@ -29,6 +35,11 @@ IMAGE_SHAPES = {  # channels, height, width, as a network sees them
     "cifar10": (3, 32, 32),
     "cifar100": (3, 32, 32),
     "imagenet": (3, 224, 224),
+}
+NORMALISATIONS = {  # mean and deviation of each channel, with pixels scaled to [0, 1]
+    "fashion-mnist-12k": (FASHION_MNIST_MEAN, FASHION_MNIST_DEVIATION),
+    **{name: (cifar.mean, cifar.deviation) for name, cifar in CIFAR_SETS.items()},
+    "imagenet": (IMAGENET_MEAN, IMAGENET_DEVIATION),
 }
 NUM_CLASSES = {"fashion-mnist-12k": 10, "cifar10": 10, "cifar100": 100, "imagenet": 1000}
 

@@ -47,7 +47,7 @@ def load_fashion_mnist(path: Path = EMBEDDED_FILE) -> ImageSet:
 
 def _checked_content(path: Path) -> bytes:
     """The bytes of the file, once their digest has been found right."""
-    way_out = "reinstall the package: pip install --force-reinstall 'binaryrelax[lab]'"
+    way_out = "reinstall the package: pip install --force-reinstall '.[lab]' in the source folder"
     try:
         content = path.read_bytes()
     except OSError as error:

@@ -49,10 +49,11 @@ class Evaluation:
     def accuracies(self) -> dict[str, float]:
         """Percentages of the whole test set: "accuracy", and for ImageNet "accuracy_top5"."""
         self._num_right.zero_()
+        was_training = self.model.training
         self.model.eval()
         for batch in self.data.test_batches(self._batch_size, self.machine.ranks.share):
             self._count(*batch)
-        self.model.train()
+        self.model.train(was_training)
         num_right = self.machine.ranks.total(self._num_right).tolist()
         percentages = [100 * right / self.data.num_test for right in num_right]
         return dict(zip(("accuracy", "accuracy_top5"), percentages, strict=False))

@@ -8,16 +8,11 @@ from typing import Any
 from safetensors.torch import save
 from torch import Tensor
 
-from binaryrelax.packed.writing import UNFINISHED, write_atomically as write_whole
+from binaryrelax.packed.writing import UNFINISHED, write_atomically as write_atomically
 
 RESULT_NAME = "result.json"
 FINAL_NAME = "final.safetensors"
 HISTOGRAMS_NAME = "histograms.json"
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Writes a file of a run folder: all of it or nothing."""
-    write_whole(path, content, advice="then go on with --resume")
 
 
 def remove_unfinished(folder: Path) -> None:

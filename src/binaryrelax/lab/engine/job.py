@@ -45,10 +45,20 @@ class Job:
         try:
             read_json(self.folder / HISTOGRAMS_NAME)
             result = read_json(self.folder / RESULT_NAME)
-            is_this = self.identity.items() <= result.items()
+            is_this = all(agree(key, result[key], ours) for key, ours in self.identity.items())
             return is_this and result["weights"]["digest"] == digest_of(self.folder / FINAL_NAME)
         except (OSError, ValueError, LookupError, TypeError):
             return False  # missing, damaged or something else: train it again
+
+
+def agree(key: str, theirs: Any, ours: Any) -> bool:
+    """Whether two runs agree in a part of their identity.
+
+    Of the network that they start from only the bytes matter, not the folder where they lie.
+    """
+    if key == "initial_checkpoint" and isinstance(theirs, dict) and isinstance(ours, dict):
+        return theirs.get("digest") == ours["digest"]
+    return theirs == ours
 
 
 def _describe_checkpoint(path: Path | None) -> dict[str, str] | None:

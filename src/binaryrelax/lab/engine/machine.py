@@ -29,8 +29,7 @@ class Machine:
     ranks: Ranks = Ranks()  # noqa: RUF009 (frozen)
 
     def __post_init__(self) -> None:
-        if self.precision not in PRECISIONS:
-            raise ValueError(f"--precision {self.precision}: choose {' or '.join(PRECISIONS)}")
+        require_precision(self.precision)
 
     @property
     def is_gpu(self) -> bool:
@@ -61,6 +60,12 @@ class Machine:
         finally:
             torch.use_deterministic_algorithms(before[0])
             torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = before[1:]
+
+
+def require_precision(precision: str | None) -> None:
+    """A `ValueError` if there is no such precision; None stands for the usual one."""
+    if precision not in (*PRECISIONS, None):
+        raise ValueError(f"--precision {precision}: choose {' or '.join(PRECISIONS)}")
 
 
 @contextmanager

@@ -42,7 +42,12 @@ def take_over(model: nn.Module, tensors: dict[str, Tensor], recipe: Recipe) -> N
         model.load_state_dict(tensors)
     except RuntimeError as error:  # it lists every tensor that does not fit
         reason = shorten(str(error).partition(":")[2], 160, placeholder=" ...")
-        raise ValueError(
-            f"{recipe.name} cannot start from another network than {recipe.network} for its "
-            f"classes ({reason}); give a file of such a one with --init"
-        ) from error
+        raise ValueError(cannot_start(recipe, reason)) from error
+
+
+def cannot_start(recipe: Recipe, reason: str) -> str:
+    """Says that a recipe has been given the weights of another network."""
+    return (
+        f"{recipe.name} cannot start from another network than {recipe.network} for its classes "
+        f"({reason}); give a file of such a one with --init"
+    )

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from binaryrelax.lab.engine.checkpoint import load_newest
+from binaryrelax.lab.engine.checkpoint import checkpoints, load_newest
 from binaryrelax.lab.engine.files import RESULT_NAME, read_json
-from binaryrelax.lab.engine.job import Job
+from binaryrelax.lab.engine.job import Job, agree
 
 
 def load_saved(job: Job, precision: str, note: Callable[[str], None]) -> dict[str, Any] | None:
@@ -30,6 +30,25 @@ def refuse_other_runs(jobs: Iterable[Job], precision: str) -> None:
         _refuse_difference(job.folder, saved, {**job.settings, "precision": precision})
 
 
+def refuse_losing_runs(jobs: Iterable[Job]) -> None:
+    """A `ValueError` if a folder holds a result or a checkpoint, which a new run would replace."""
+    for job in jobs:
+        for path in (job.folder / RESULT_NAME, *checkpoints(job.folder)):
+            if path.exists():
+                whose = recipe_in(job.folder)
+                raise ValueError(
+                    f"{job.folder} holds a run{f' of {whose}' if whose else ''} "
+                    f"({path.relative_to(job.folder)}); --resume goes on with it, --overwrite "
+                    "begins anew"
+                )
+
+
+def recipe_in(folder: Path) -> str | None:
+    """The name of the recipe of the run in the folder, finished or not; None if there is none."""
+    run = _result_in(folder) or load_newest(folder, note=lambda line: None) or {}
+    return run.get("recipe", {}).get("name")
+
+
 def _refuse_difference(folder: Path, saved: dict[str, Any] | None, wanted: dict[str, Any]) -> None:
     runs = {"a finished run": _result_in(folder), "a half-done run": saved or {}}
     for kind, run in runs.items():
@@ -38,7 +57,7 @@ def _refuse_difference(folder: Path, saved: dict[str, Any] | None, wanted: dict[
         differences = [
             _difference(key, told[key], ours)
             for key, ours in wanted.items()
-            if key in told and told[key] != ours
+            if key in told and not agree(key, told[key], ours)
         ]
         if differences:
             raise ValueError(

@@ -10,7 +10,9 @@ from binaryrelax.lab.recipes import Recipe
 from binaryrelax.optim.monitor import LayerRecord
 
 FOLDER_NAME = "tensorboard"
-CURVES = ("train_loss", "lr", "strength", "phase", "accuracy", "accuracy_top5")
+CURVES = (
+    "train_loss", "lr", "strength", "phase", "accuracy", "accuracy_top5", "accuracy_projected",
+)  # fmt: skip
 LAYER_CURVES = (
     "distance", "float_distance", "scale", "zeros",
     "sign_flips", "level_flips", "movement", "alpha",
@@ -41,7 +43,7 @@ class TensorBoardLog(Listener):
         self._writer = SummaryWriter(str(folder), purge_step=steps_done // steps_per_epoch)
 
     def epoch_finished(self, record: dict[str, Any]) -> None:
-        for name in (*CURVES, "accuracy_projected"):
+        for name in CURVES:
             value = record.get(name)
             if value is not None and value != "inf":
                 self._writer.add_scalar(name, value, record["epoch"])
