@@ -6,7 +6,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "CONTRIBUTING.md"]
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "networks" / "README.md",
+]
 
 
 def code_of(page):
@@ -14,16 +19,29 @@ def code_of(page):
     return "".join(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if code_of(p)], ids=lambda page: page.name)
+def name_of(page):
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if code_of(p)], ids=name_of)
 def test_python_of_the_page_runs(page, tmp_path, monkeypatch):
+    (tmp_path / "networks").symlink_to(ROOT / "networks")
     monkeypatch.chdir(tmp_path)
     namespace = {}
     exec(compile(code_of(page), page.name, "exec"), namespace)
     assert namespace
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_to_files_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+def anchors_of(page):
+    """What the headings of a page can be linked by."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_somewhere(page):
+    for target, anchor in re.findall(r"\]\(([^)#]*)#?([^)]*)\)", page.read_text()):
         if "://" not in target:
-            assert (page.parent / target).exists(), f"{page.name}: {target}"
+            goal = page.parent / target if target else page
+            assert goal.exists(), target
+            assert not anchor or anchor in anchors_of(goal), f"{target}#{anchor}"
