@@ -1,7 +1,9 @@
 import copy
+import json
 import math
 import pickle
 
+import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
@@ -69,3 +71,19 @@ def test_copies_and_pickles(schedule):
 def test_wrong_values_are_named(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_numbers_of_other_types_become_plain_ones():
+    """A checkpoint compares how schedules look."""
+    whole, real = np.int64, np.float32
+    pairs = [
+        (LinearMix(whole(2), whole(9)), LinearMix(2, 9)),
+        (GeometricGrowth(real(1), 2, whole(3), whole(9)), GeometricGrowth(1.0, 2.0, 3, 9)),
+        (
+            GeometricGrowth.reaching(real(150), phase_one_steps=whole(30), every=whole(3)),
+            GeometricGrowth.reaching(150.0, phase_one_steps=30, every=3),
+        ),
+    ]
+    for other, plain in pairs:
+        assert other == plain and repr(other) == repr(plain)
+        assert json.dumps(vars(other)) == json.dumps(vars(plain))

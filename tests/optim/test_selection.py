@@ -51,6 +51,23 @@ def test_wrapper_prefixes_are_stripped():
         assert names(model, keep_float=("fc", "body")) == ["stem.weight"]
 
 
+def test_a_part_that_is_called_as_wrappers_call_theirs_keeps_its_name():
+    model = nn.Module()
+    model.fc, model.module = nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 4))
+    model.module.fc = nn.Linear(4, 2)
+    expected = ["fc.weight", "module.0.weight", "module.fc.weight"]
+    for wrap in (lambda m: m, torch.compile, nn.DataParallel):
+        assert names(wrap(model)) == expected
+        assert names(wrap(model), keep_float=("fc",)) == expected[1:]
+
+
+def test_compiled_parts_keep_their_names():
+    model = Block()
+    model.body = torch.compile(model.body)
+    assert names(model) == names(Block())
+    assert names(model, keep_float=("body.2", "stem")) == ["body.0.weight", "fc.weight"]
+
+
 def test_a_pattern_that_matches_nothing_lists_the_layers():
     with pytest.raises(ValueError, match=r"\['classifier'\]; layers: \['stem', 'body.0'"):
         select_weights(Block(), Binary(), keep_float=("classifier", "fc"))
@@ -80,6 +97,67 @@ def test_transposed_convolutions_only_per_layer():
     for granularity in (PerChannel(), PerGroup(9)):
         with pytest.raises(ValueError, match=r"'0' is a ConvTranspose2d.*PerLayer\(\)"):
             select_weights(model, Binary(granularity=granularity))
+
+
+class Speech(nn.Module):
+    """Matrices in a recurrent layer, in attention and on their own, beside two Linear layers."""
+
+    def __init__(self):
+        super().__init__()
+        self.lstm, self.attention = nn.LSTM(6, 8), nn.MultiheadAttention(8, 2)
+        self.position = nn.Parameter(torch.zeros(1, 5, 8))
+        self.fc = nn.Linear(8, 3)
+
+
+def test_matrices_that_stay_float_unasked_are_counted_and_named():
+    with pytest.warns(UserWarning) as caught:
+        selected = select_weights(torch.compile(Speech()), Binary())
+    assert sorted(selected.names.values()) == ["attention.out_proj.weight", "fc.weight"]
+    (said,) = [str(warning.message) for warning in caught]
+    left, taken = 32 * 6 + 32 * 8 + 24 * 8 + 40, 64 + 24
+    assert said.startswith(f"select_weights: {left} of {left + taken} matrix weights stay float (")
+    assert "(position, lstm.weight_ih_l0, lstm.weight_hh_l0, attention.in_proj_weight):" in said
+    assert "keep_float" in said and "nn.Linear" in said and "\n" not in said
+    assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    ("keep", "left"),
+    [
+        (("lstm", "attention.in_proj_weight", "position"), ["attention.out_proj", "fc"]),
+        (("lstm.weight_??_l0", "*.in_proj_weight", "pos*"), ["attention.out_proj", "fc"]),
+        (("lstm", "attention", "position"), ["fc"]),
+    ],
+)
+def test_matrices_kept_on_purpose_are_not_mentioned(keep, left):
+    assert names(Speech(), keep_float=keep) == [f"{name}.weight" for name in left]
+
+
+def test_other_matrices_may_be_kept_in_part():
+    with pytest.warns(UserWarning, match=r"232 of 320 .*\(position, attention.in_proj_weight\)"):
+        names(Speech(), keep_float=("lstm",))
+
+
+def test_matrices_with_two_names_are_counted_once_and_kept_by_either():
+    model = nn.Module()
+    model.first, model.second, model.fc = nn.LSTM(4, 4), nn.LSTM(4, 4), nn.Linear(4, 4)
+    model.second.weight_hh_l0 = model.first.weight_hh_l0
+    model.again = model.first
+    with pytest.warns(UserWarning, match=r"192 of 208 .*_ih_l0, first.weight_hh_l0, second.weig"):
+        names(model)
+    with pytest.warns(UserWarning, match=r"64 of 80 .*\(first.weight_ih_l0\)"):
+        names(model, keep_float=("second",))
+    assert names(model, keep_float=("second", "again")) == ["fc.weight"]
+
+
+def test_what_multiplies_no_vector_is_not_mentioned():
+    """Tables to look up, factors of single activations, and vectors of several dimensions."""
+    model = nn.Module()
+    model.embedding, model.bag = nn.Embedding(5, 4), nn.EmbeddingBag(5, 4)
+    model.norm, model.root = nn.LayerNorm((3, 4)), nn.RMSNorm((3, 4))
+    model.token, model.gains = nn.Parameter(torch.ones(1, 1, 4)), nn.Parameter(torch.ones(4, 1, 1))
+    model.lazy, model.fc = nn.LazyBatchNorm1d(), nn.Linear(4, 4)
+    assert names(model) == ["fc.weight"]
 
 
 def test_nothing_left_is_an_error():

@@ -46,3 +46,9 @@ def warn_of_half_precision(names: list[str]) -> None:
             "keep parameters in float32 and train under torch.autocast",
             stacklevel=4,
         )
+
+
+def first_few(names: list[str]) -> str:
+    """The names, or where they would fill the screen, the first of them and how many follow."""
+    more = len(names) - 3
+    return ", ".join(names) if more <= 1 else f"{', '.join(names[:3])} and {more} more"

@@ -51,6 +51,21 @@ class FinitenessWatch:
                 self.flags_on(device)
                 self._flags[device].look(here)
 
+    def look_at_gradients(self) -> None:
+        """Check the gradients of the weights on the CPU, where looking does not mean waiting.
+
+        Raises:
+            ValueError: one is not finite; its weight is named.
+        """
+        here = [weight for weight in self._names if weight.device.type == "cpu"]
+        flags = [_has_bad_gradient(weight) for weight in here]
+        bad = _chosen(here, _agreed(flags, here)) if here else []
+        if bad:
+            raise ValueError(
+                f"BinaryRelax: the gradients of {self._listed(bad)} are NaN or infinite; nothing "
+                "has moved: look at the loss and the learning rate"
+            )
+
     def read(self, *, wait: bool) -> None:
         """Report what ``look`` has found on devices.
 
@@ -71,11 +86,14 @@ class FinitenessWatch:
 
     def _refuse(self, bad: list[Tensor]) -> None:
         if bad:
-            names = ", ".join(self._names[w] for w in bad)
             raise ValueError(
-                f"BinaryRelax: the float weights of {names} became NaN or infinite; "
-                "look at the loss, the gradients and the learning rate"
+                f"BinaryRelax: the float weights of {self._listed(bad)} became NaN or infinite; "
+                "look at the loss, the gradients and the learning rate; base's state and the "
+                "other parameters may have moved: load a checkpoint to go on"
             )
+
+    def _listed(self, weights: list[Tensor]) -> str:
+        return ", ".join(self._names[weight] for weight in weights)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_names": self._names, "_flags": {}}  # events and pinned memory do not travel
@@ -123,6 +141,13 @@ class _DeviceFlags:
     def clear(self) -> None:
         self.bad.zero_()  # in place: a captured graph writes to this very tensor
         self.arrived = None
+
+
+def _has_bad_gradient(weight: Tensor) -> Tensor:
+    gradient = weight.grad
+    if gradient is None or gradient.layout is not torch.strided:  # what sparse ones do shows later
+        return torch.zeros((), dtype=torch.bool, device=weight.device)
+    return has_non_finite(gradient)
 
 
 def _agreed(flags: list[Tensor], weights: list[Tensor]) -> Tensor:

@@ -137,7 +137,7 @@ class FusedWeights:
 
     def _possible_descents(self) -> list[Descent]:
         """The steps of all groups, or none if base must take one of them itself."""
-        if type(self._base) is not SGD or _has_hooks(self._base):  # a subclass may step otherwise
+        if type(self._base) is not SGD or has_hooks(self._base):  # a subclass may step otherwise
             return []
         descents = []
         for group in self._groups or []:
@@ -174,7 +174,7 @@ class _Group:
         self._ys = list(float_weights.values())
         self._velocities: list[Tensor] | None = None
         self._kinds: set[int] = set()  # of steps whose kernels are compiled
-        self._own_lr = torch.zeros((), device=self.device)
+        self._own_lr = torch.zeros((), dtype=torch.float32, device=self.device)
         self._lr_in_own: float | None = None
 
     def is_current(self) -> bool:
@@ -237,7 +237,7 @@ class _Group:
         if isinstance(lr, Tensor) and lr.is_cuda:
             return lr.to(self.device, torch.float32, non_blocking=True)
         if torch.cuda.is_current_stream_capturing():  # replays must not change that of other steps
-            return torch.full((), float(lr), device=self.device)
+            return torch.full((), float(lr), dtype=torch.float32, device=self.device)
         if self._lr_in_own != float(lr):
             self._lr_in_own = float(lr)
             self._own_lr.fill_(self._lr_in_own)
@@ -249,7 +249,7 @@ def _places_of_groups(base: Optimizer) -> dict[Tensor, int]:
     return {parameter: place for place, group in groups for parameter in group["params"]}
 
 
-def _has_hooks(base: Optimizer) -> bool:
+def has_hooks(base: Optimizer) -> bool:
     """Whether someone looks at base's gradients when it steps."""
     everywhere = vars(optimizer_module)
     return bool(

@@ -18,10 +18,11 @@ from binaryrelax.optim.arguments import (
 )
 from binaryrelax.optim.checkpoint import join_state, makes_state, split_state
 from binaryrelax.optim.finiteness import FinitenessWatch
-from binaryrelax.optim.fused import FusedWeights
+from binaryrelax.optim.fused import FusedWeights, has_hooks
 from binaryrelax.optim.relaxation import mixing_weight, relax_
 from binaryrelax.optim.schedules import Schedule
 from binaryrelax.optim.sharding import drop_gathered_copies
+from binaryrelax.optim.written import WrittenWeights, are_alike, refuse_replaced
 from binaryrelax.quantizers import Quantizer
 from binaryrelax.quantizers.dtensors import is_dtensor
 
@@ -38,6 +39,7 @@ class BinaryRelax(Optimizer):
 
     From construction on the model holds x, made with schedule(0). Step number k, counted from 0,
     writes x with schedule(k); where that is inf (Phase II, eq. 12), x lies in Q.
+    So load weights before; those that are loaded later are refused until ``adopt_weights``.
 
     Of a model under ``fully_shard`` the weights, and y, are sharded; a scale is that of the whole
     weight. Build the optimizer after sharding, and call its methods on every process alike.
@@ -64,6 +66,7 @@ class BinaryRelax(Optimizer):
         self._filled: dict[torch.device, float] = {}  # what it was filled with
         self._watch = FinitenessWatch(self.names)
         self._fused = FusedWeights(base, self._watch.flags_on)
+        self._written = WrittenWeights()
         self._num_projected = 0  # nesting depth of projected()
         super().__init__(base.param_groups, base.defaults)
         self._share_with_base()
@@ -93,22 +96,30 @@ class BinaryRelax(Optimizer):
     def step(self, closure: Closure | None = None) -> float | None:  # type: ignore[override]
         """Move y with the gradient at x, then write the new x.
 
-        A closure is evaluated at x, however often ``base`` calls it. If anything fails, x and y
-        are as they were before the step.
+        A closure is evaluated at x, however often ``base`` calls it.
+
+        On the CPU, a gradient that is NaN or infinite is refused before anything moves, unless
+        there is a closure or ``base`` has hooks. After any other failure x and y are as they were
+        before the step (on CUDA without a closure, they too may have moved), but the state of
+        ``base`` and the other parameters may have moved: load a checkpoint to go on.
 
         Raises:
             RuntimeError: inside ``projected()``.
-            ValueError: y became NaN or infinite; the parameter is named. On CUDA the error may
-                come some steps late.
+            ValueError: a gradient is NaN or infinite, or y became so; the parameter is named. On
+                CUDA the error is about y and may come some steps late. Or: somebody has written
+                other weights into the model, see ``adopt_weights``.
         """
         self._refuse_inside_projected("step")
         if not _is_capturing() and closure is None and makes_state(self):
-            self.base.step()
-            self._relax()  # nothing has moved
+            with self._written.restored():  # nothing moves
+                self.base.step()
             return None
         shards: dict[Tensor, Tensor] = {w: w.detach().clone() for w in self._sharded}
         if not _is_capturing():
             self._watch.read(wait=False)
+            self._refuse_replaced_weights()
+        if closure is None and not has_hooks(self.base):  # they could mend gradients yet
+            self._watch.look_at_gradients()
         copied = self._copied(closure)
         try:
             self._load_float_weights(copied)
@@ -131,7 +142,25 @@ class BinaryRelax(Optimizer):
         The host writes λ/(λ+1) into a scalar on the device, where the captured step reads it.
         """
         self._watch.read(wait=False)
+        self._refuse_replaced_weights()
         self._advance()
+
+    @torch.no_grad()
+    def adopt_weights(self) -> None:
+        """Go on from weights that were loaded into the model: they become y, x is written anew.
+
+        Weights that are as the optimizer wrote them keep their y. λ and the state of ``base`` stay.
+
+        Raises:
+            ValueError: a weight is NaN or infinite; it is named and nothing is changed.
+        """
+        self._refuse_inside_projected("adopt_weights")
+        replaced = self._replaced_weights()
+        for weight in replaced:
+            self._refuse_unfit(weight, self.quantizers[weight], self.names[weight])
+        for weight in replaced:
+            self._float_weights[weight].copy_(weight)
+        self._relax()
 
     def refuse_non_finite(self) -> None:
         """Raise ValueError if some y became NaN or infinite; waits for the device."""
@@ -141,19 +170,16 @@ class BinaryRelax(Optimizer):
     def projected(self) -> Iterator[None]:
         """Inside, the model holds proj_Q(y), as Phase II would; after, exactly x again."""
         self.refuse_non_finite()
-        relaxed = {weight: weight.detach().clone() for weight in self.quantizers}
         self._num_projected += 1
         try:
-            with torch.no_grad():
-                for weight, y in self.float_weights.items():
-                    weight.copy_(self.quantizers[weight].project_finite(y))
-            drop_gathered_copies(self._sharded_modules)
-            yield
+            with self._written.restored():
+                with torch.no_grad():
+                    for weight, y in self.float_weights.items():
+                        weight.copy_(self.quantizers[weight].project_finite(y))
+                drop_gathered_copies(self._sharded_modules)
+                yield
         finally:
             self._num_projected -= 1
-            with torch.no_grad():
-                for weight, x in relaxed.items():
-                    weight.copy_(x)
             drop_gathered_copies(self._sharded_modules)
 
     def add_param_group(
@@ -229,12 +255,10 @@ class BinaryRelax(Optimizer):
                     f"{labels[weight]} of shape {tuple(weight.shape)} is not held by "
                     f"{type(self.base).__name__}: hand it that parameter too, or keep it float"
                 )
-            try:
-                quantizer.check(weight.detach())
-            except ValueError as error:
-                raise ValueError(f"{labels[weight]}: {error}") from None
+            self._refuse_unfit(weight, quantizer, labels[weight])
         warn_of_half_precision([labels[w] for w in weights if w.dtype.itemsize < 4])
         self.refuse_non_finite()
+        self._refuse_replaced_weights()
         self._watch.restart()  # there is more to watch now
         self._fused.forget()
         for weight, quantizer in weights.items():
@@ -246,6 +270,34 @@ class BinaryRelax(Optimizer):
             self._mix[device] = torch.zeros((), dtype=torch.float64, device=device)
         self._fill_mix(self.strength)
         self._relax()
+
+    @staticmethod
+    def _refuse_unfit(weight: Tensor, quantizer: Quantizer, name: str) -> None:
+        try:
+            quantizer.check(weight.detach())
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
+
+    def _refuse_replaced_weights(self) -> None:
+        """Raise ValueError if the model holds weights that the next step would overwrite."""
+        refuse_replaced(type(self).__name__, self._replaced_weights(), self.names)
+
+    @torch.no_grad()
+    def _replaced_weights(self) -> list[Tensor]:
+        """The weights that hold other values than x, which is written anew where that may be."""
+        found = {weight: weight.detach().clone() for weight in self._written.touched()}
+        if not found:
+            return []
+        self.refuse_non_finite()
+        self._fused.prepare(self._float_weights, self.quantizers)
+        if not found.keys() <= self._fused.others.keys():
+            self._fused.relax(self._mix)  # between equally near points it chooses by itself
+        self._relax_by_reference({w: y for w, y in self._fused.others.items() if w in found})
+        self._written.remember(self.quantizers)
+        replaced = [weight for weight, values in found.items() if not are_alike(values, weight)]
+        for weight in replaced:
+            weight.copy_(found[weight])
+        return replaced
 
     def _parameters(self) -> Iterator[Tensor]:
         for group in self.param_groups:
@@ -304,6 +356,7 @@ class BinaryRelax(Optimizer):
     def _write_relaxed(self) -> None:
         self._fused.relax(self._mix)
         self._relax_by_reference(self._fused.others)
+        self._written.remember(self.quantizers)
 
     def _relax_by_reference(self, float_weights: dict[Tensor, Tensor]) -> None:
         """The same weight by weight, from any float weights."""
@@ -320,6 +373,7 @@ class BinaryRelax(Optimizer):
         self._relax_by_reference({w: y for w, y in self._float_weights.items() if w not in shards})
         for weight, x in shards.items():
             weight.copy_(x)
+        self._written.remember(self.quantizers)
 
     def _fill_mix(self, strength: float) -> None:
         if not strength >= 0:
@@ -352,10 +406,8 @@ class BinaryRelax(Optimizer):
 
     def __getstate__(self) -> dict[str, Any]:
         own = ("base", "schedule", "quantizers", "names", "num_steps", "_mix", "_filled", "_watch")
-        kept = {
-            name: self.__dict__[name]
-            for name in (*own, "_fused", "_float_weights", "_sharded", "_sharded_modules")
-        }
+        parts = ("_fused", "_float_weights", "_sharded", "_sharded_modules", "_written")
+        kept = {name: self.__dict__[name] for name in (*own, *parts)}
         return {**super().__getstate__(), **kept, "_num_projected": 0}
 
 

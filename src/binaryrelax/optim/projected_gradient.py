@@ -29,3 +29,6 @@ class ProjectedGradient(BinaryRelax):
 
     def _load_float_weights(self, copied: dict[Tensor, Tensor]) -> None:
         """Nothing to load: ``base`` starts from the x that the parameters hold."""
+
+    def _refuse_replaced_weights(self) -> None:
+        """Nothing to refuse: weights that others write are where the next step starts."""

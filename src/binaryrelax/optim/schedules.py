@@ -37,14 +37,17 @@ class GeometricGrowth(Schedule):
     def __post_init__(self) -> None:
         call = "GeometricGrowth"
         initial_holds = is_finite_number(self.initial) and self.initial >= 0
-        require_number(call, "initial", self.initial, rule=">= 0", holds=initial_holds)
         growth_holds = is_finite_number(self.growth) and self.growth >= 1
-        require_number(call, "growth", self.growth, rule=">= 1", holds=growth_holds)
-        require_whole(call, "every", self.every, low=1)
-        require_whole(call, "harden_at", self.harden_at, low=0)
-        for name, kind in (("initial", float), ("growth", float), ("every", int)):
-            object.__setattr__(self, name, kind(getattr(self, name)))  # equal ones look equal
-        object.__setattr__(self, "harden_at", int(self.harden_at))
+        plain = {  # numbers of other types would be equal, but not look so in a checkpoint
+            "initial": require_number(
+                call, "initial", self.initial, rule=">= 0", holds=initial_holds
+            ),
+            "growth": require_number(call, "growth", self.growth, rule=">= 1", holds=growth_holds),
+            "every": require_whole(call, "every", self.every, low=1),
+            "harden_at": require_whole(call, "harden_at", self.harden_at, low=0),
+        }
+        for name, number in plain.items():
+            object.__setattr__(self, name, number)
         self._refuse_overflow()
 
     def __call__(self, step: int) -> float:
@@ -65,12 +68,13 @@ class GeometricGrowth(Schedule):
             initial: λ at step 0.
         """
         call = "GeometricGrowth.reaching"
-        require_whole(call, "phase_one_steps", phase_one_steps, low=1)
-        require_whole(call, "every", every, low=1)
+        phase_one_steps = require_whole(call, "phase_one_steps", phase_one_steps, low=1)
+        every = require_whole(call, "every", every, low=1)
         initial_holds = is_finite_number(initial) and initial > 0
-        require_number(call, "initial", initial, rule="> 0", holds=initial_holds)
+        initial = require_number(call, "initial", initial, rule="> 0", holds=initial_holds)
         target_holds = is_finite_number(target) and target >= initial
-        require_number(call, "target", target, rule=f">= initial={initial}", holds=target_holds)
+        rule = f">= initial={initial}"
+        target = require_number(call, "target", target, rule=rule, holds=target_holds)
         num_growths = (phase_one_steps - 1) // every
         if num_growths == 0 and target != initial:
             raise ValueError(
@@ -102,8 +106,9 @@ class LinearMix(Schedule):
     end: int
 
     def __post_init__(self) -> None:
-        require_whole("LinearMix", "start", self.start, low=0)
-        require_whole("LinearMix", "end", self.end, low=self.start + 1)
+        start = require_whole("LinearMix", "start", self.start, low=0)
+        object.__setattr__(self, "start", start)
+        object.__setattr__(self, "end", require_whole("LinearMix", "end", self.end, low=start + 1))
 
     def __call__(self, step: int) -> float:
         if step >= self.end:

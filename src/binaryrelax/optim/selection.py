@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
+from binaryrelax.optim.arguments import first_few
 from binaryrelax.optim.sharding import drop_gathered_copies, sharded_modules
 from binaryrelax.quantizers import PerLayer, Quantizer
+from binaryrelax.quantizers.wrappers import unwrapped
 
 _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 _LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, *_TRANSPOSED)
-_WRAPPERS = ("module.", "_orig_mod.")  # DistributedDataParallel and torch.compile
+# Their parameters may have rows and columns, but of entries to look up or multiply one by one.
+_TABLES = (nn.Embedding, nn.EmbeddingBag, nn.LayerNorm, nn.RMSNorm)
 
 
 class SelectedWeights(dict[Tensor, Quantizer]):
@@ -30,32 +34,39 @@ def select_weights(
 ) -> SelectedWeights:
     """The weights of all Linear and Conv layers, each with ``quantizer``, but those kept float.
 
-    Biases, batch normalization, embeddings and the fused projections of ``nn.MultiheadAttention``
-    are not selected. A tied weight is selected once, under the name of its Linear or Conv layer (an
-    embedding tied to a Linear layer is therefore selected with it), and stays float if any of its
-    names, an embedding's too, is kept.
+    Biases, normalizations and embeddings are not selected, nor are matrices of other layers: those
+    of ``nn.LSTM``, ``nn.GRU``, ``nn.Bilinear`` and of layers of your own, and the joint projection
+    ``in_proj_weight`` of ``nn.MultiheadAttention``. A warning says how many of these there are
+    unless ``keep_float`` names them; to quantize them, split the layer into ``nn.Linear``.
+
+    A tied weight is selected once, under the name of its Linear or Conv layer (an embedding tied to
+    a Linear layer is therefore selected with it), and stays float if any of its names, an
+    embedding's too, is kept.
 
     Args:
         model: may be wrapped by DistributedDataParallel, fully_shard or torch.compile.
         quantizer: the set that each selected weight is to end in.
         keep_float: patterns (as in ``fnmatch``) of layer names to leave alone. One that matches
             a container covers its layers. The paper keeps the last layer: ``keep_float=("fc",)``.
+            Matrices of other layers may be named one by one, as the warning names them.
 
     Raises:
         ValueError: a pattern matches no layer, or a layer cannot be quantized this way.
     """
     if not isinstance(quantizer, Quantizer):
         raise ValueError(f"select_weights(quantizer={quantizer!r}): need a Quantizer like Binary()")
-    selected = SelectedWeights()
+    model, selected = unwrapped(model), SelectedWeights()
     selected.sharded_modules = sharded_modules(model)
     drop_gathered_copies(selected.sharded_modules)  # the parameters are the shards, not the copies
     patterns = (keep_float,) if isinstance(keep_float, str) else tuple(keep_float)
     layers = [(name, m) for name, m in _named_modules(model) if isinstance(m, _LAYERS)]
     candidates = {id(layer._parameters.get("weight")) for _, layer in layers}
     owners = [(n, m) for n, m in _named_modules(model) if _owns_any(m, candidates)]
-    _refuse_unmatched(patterns, [name for name, _ in owners])
-    kept = [module for name, module in owners if any(_matches(name, p) for p in patterns)]
+    others = [(n, p) for n, p in _named_matrices(model) if id(p) not in candidates]
+    _refuse_unmatched(patterns, [name for name, _ in (*owners, *others)])
+    kept = [module for name, module in owners if _matches_any(name, patterns)]
     kept_weights = {p for module in kept for p in module._parameters.values() if p is not None}
+    kept_weights |= {matrix for name, matrix in others if _matches_any(name, patterns)}
     for name, layer in layers:
         if layer in kept or layer._parameters.get("weight") in kept_weights:
             continue
@@ -68,13 +79,14 @@ def select_weights(
             "select_weights: no Linear or Conv layer is left to quantize in "
             f"{type(model).__name__} with keep_float={patterns}"
         )
+    _warn_of_others([(n, matrix) for n, matrix in others if matrix not in kept_weights], selected)
     return selected
 
 
 def _named_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Every module under every name it has, without the prefixes of wrappers."""
+    """Every module under every name it has, as if no part of the model were compiled."""
     for name, module in model.named_modules(remove_duplicate=False):
-        yield _unwrapped(name), module
+        yield ".".join(part for part in name.split(".") if part != "_orig_mod"), module
 
 
 def _owns_any(module: nn.Module, candidates: set[int]) -> bool:
@@ -83,11 +95,40 @@ def _owns_any(module: nn.Module, candidates: set[int]) -> bool:
     return shares or isinstance(module, _LAYERS)
 
 
-def _unwrapped(name: str) -> str:
-    name = f"{name}."
-    while name.startswith(_WRAPPERS):
-        name = name.partition(".")[2]
-    return name.replace("._orig_mod.", ".").removesuffix(".")
+def _named_matrices(model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
+    """Every parameter with rows and columns, but those of ``_TABLES``, under every name it has."""
+    tables = [module for module in model.modules() if isinstance(module, _TABLES)]
+    entries = {id(p) for module in tables for p in module.parameters()}
+    for name, module in _named_modules(model):
+        for part, parameter in module._parameters.items():
+            if parameter is not None and id(parameter) not in entries and _is_matrix(parameter):
+                yield f"{name}.{part}" if name else part, parameter
+
+
+def _is_matrix(parameter: nn.Parameter) -> bool:
+    """Whether it has more than one dimension, not counting those of size 1."""
+    is_lazy = isinstance(parameter, UninitializedParameter)
+    return not is_lazy and sum(size > 1 for size in parameter.shape) > 1
+
+
+def _warn_of_others(others: list[tuple[str, nn.Parameter]], selected: SelectedWeights) -> None:
+    """Warn whoever selects of matrices that stay float without having been named."""
+    names: dict[nn.Parameter, str] = {}
+    for name, matrix in others:
+        names.setdefault(matrix, name)
+    if names:
+        count = sum(matrix.numel() for matrix in names)
+        total = count + sum(weight.numel() for weight in selected)
+        warnings.warn(
+            f"select_weights: {count:,} of {total:,} matrix weights stay float "
+            f"({first_few(list(names.values()))}): only those of Linear and Conv layers are "
+            "selected; split other layers into nn.Linear, or name their matrices in keep_float",
+            stacklevel=3,
+        )
+
+
+def _matches_any(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(_matches(name, pattern) for pattern in patterns)
 
 
 def _matches(name: str, pattern: str) -> bool:

@@ -1,0 +1,67 @@
+"""Notices weights that somebody else has written to since the optimizer wrote them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from binaryrelax.optim.arguments import first_few
+from binaryrelax.quantizers.dtensors import known_to_all, local_part
+
+
+class WrittenWeights:
+    """Which weights have been written to; knowing it takes no look at the device.
+
+    Torch counts how often a tensor is written to. Who writes to ``weight.data`` is not counted.
+    """
+
+    def __init__(self) -> None:
+        self._versions: dict[Tensor, int] = {}
+
+    def remember(self, weights: Iterable[Tensor]) -> None:
+        """The weights are as the optimizer wants them."""
+        self._versions.update((weight, weight._version) for weight in weights)
+
+    def touched(self) -> list[Tensor]:
+        """The weights that were written to since, though perhaps with what they held before."""
+        return [weight for weight, known in self._versions.items() if weight._version != known]
+
+    @contextmanager
+    def restored(self) -> Iterator[None]:
+        """After, the weights hold what they held before, as if nobody had written to them."""
+        held = {weight: weight.detach().clone() for weight in self._versions}
+        untouched = held.keys() - set(self.touched())
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for weight, values in held.items():
+                    weight.copy_(values)
+            self.remember(untouched)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_versions": dict.fromkeys(self._versions, -1)}  # copies count from 0 again
+
+
+def refuse_replaced(call: str, replaced: Iterable[Tensor], names: Mapping[Tensor, str]) -> None:
+    """Raise ValueError if there are weights that the optimizer would throw away."""
+    found = [names[weight] for weight in replaced]
+    if found:
+        raise ValueError(
+            f"{call}: the values of {first_few(found)} are not those that the optimizer wrote, and "
+            "would be thrown away: load weights before building the optimizer or loading its "
+            "state, or call optimizer.adopt_weights() after"
+        )
+
+
+def are_alike(first: Tensor, second: Tensor) -> bool:
+    """Whether the tensors are equal but for rounding, which differs between devices."""
+    here, there = local_part(first), local_part(second)
+    share = max(1e-6, 4 * torch.finfo(there.dtype).eps)
+    size = torch.linalg.vector_norm(there, dtype=torch.float64)
+    gap = torch.linalg.vector_norm(here - there, dtype=torch.float64)
+    return not bool(known_to_all((gap <= share * size).logical_not(), first))
