@@ -57,7 +57,7 @@ def step_all(*pairs, seed):
 
 def takes_steps(optimizer):
     """Whether the kernels would take base's next step."""
-    return bool(optimizer._fused._possible_descents())
+    return bool(optimizer._weights._fused._possible_descents())
 
 
 def assert_alike(one, other):

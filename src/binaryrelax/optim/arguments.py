@@ -38,6 +38,14 @@ def refuse_wrong_weights(call: str, weights: object) -> None:
             raise ValueError(f"{call}(weights={{{pair}}}): need parameter: quantizer")
 
 
+def refuse_unfit(weight: Tensor, quantizer: Quantizer, name: str) -> None:
+    """Raise ValueError unless ``quantizer`` can project the weight; it is named."""
+    try:
+        quantizer.check(weight.detach())
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
 def warn_of_half_precision(names: list[str]) -> None:
     """Warn whoever constructs the optimizer that these weights lose small updates."""
     if names:

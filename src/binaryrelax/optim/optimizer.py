@@ -5,26 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim import Optimizer
 
 from binaryrelax.optim.arguments import (
+    refuse_unfit,
     refuse_wrong_arguments,
     refuse_wrong_weights,
     warn_of_half_precision,
 )
 from binaryrelax.optim.checkpoint import join_state, makes_state, split_state
-from binaryrelax.optim.finiteness import FinitenessWatch
-from binaryrelax.optim.fused import FusedWeights, has_hooks
-from binaryrelax.optim.relaxation import mixing_weight, relax_
+from binaryrelax.optim.fused import has_hooks
+from binaryrelax.optim.relaxed_weights import RelaxedWeights
 from binaryrelax.optim.schedules import Schedule
-from binaryrelax.optim.sharding import drop_gathered_copies
-from binaryrelax.optim.written import WrittenWeights, are_alike, refuse_replaced
 from binaryrelax.quantizers import Quantizer
-from binaryrelax.quantizers.dtensors import is_dtensor
 
 Closure = Callable[[], float]
 
@@ -52,21 +49,16 @@ class BinaryRelax(Optimizer):
         schedule: λ as a function of the step, such as ``GeometricGrowth(...)`` or ``Hard()``.
     """
 
+    _kind_of_weights: ClassVar[type[RelaxedWeights]] = RelaxedWeights  # of which base moves y
+
     def __init__(
         self, base: Optimizer, weights: Mapping[Tensor, Quantizer], schedule: Schedule
     ) -> None:
         refuse_wrong_arguments(type(self).__name__, base, weights, schedule, BinaryRelax)
         self.base, self.schedule = base, schedule
-        self.quantizers: dict[Tensor, Quantizer] = {}
-        self.names: dict[Tensor, str] = {}
-        self._float_weights: dict[Tensor, Tensor] = {}
-        self._sharded_modules: dict[nn.Module, None] = {}  # in the order of selection
+        self._weights = self._kind_of_weights(base)
+        self.quantizers, self.names = self._weights.quantizers, self._weights.names
         self.num_steps = 0
-        self._mix: dict[torch.device, Tensor] = {}  # λ/(λ+1) as a scalar on each device
-        self._filled: dict[torch.device, float] = {}  # what it was filled with
-        self._watch = FinitenessWatch(self.names)
-        self._fused = FusedWeights(base, self._watch.flags_on)
-        self._written = WrittenWeights()
         self._num_projected = 0  # nesting depth of projected()
         super().__init__(base.param_groups, base.defaults)
         self._share_with_base()
@@ -90,7 +82,7 @@ class BinaryRelax(Optimizer):
     @property
     def float_weights(self) -> dict[Tensor, Tensor]:
         """The float weights y of each quantized parameter."""
-        return dict(self._float_weights)
+        return dict(self._weights.float_weights)
 
     @torch.no_grad()
     def step(self, closure: Closure | None = None) -> float | None:  # type: ignore[override]
@@ -110,30 +102,22 @@ class BinaryRelax(Optimizer):
                 other weights into the model, see ``adopt_weights``.
         """
         self._refuse_inside_projected("step")
-        if not _is_capturing() and closure is None and makes_state(self):
-            with self._written.restored():  # nothing moves
+        weights, is_capturing = self._weights, _is_capturing()
+        if not is_capturing and closure is None and makes_state(self):
+            with weights.written.restored():  # nothing moves
                 self.base.step()
             return None
-        shards: dict[Tensor, Tensor] = {w: w.detach().clone() for w in self._sharded}
-        if not _is_capturing():
-            self._watch.read(wait=False)
-            self._refuse_replaced_weights()
+        shards = weights.copies_of_shards()
+        if not is_capturing:
+            self._refuse_to_move()
         if closure is None and not has_hooks(self.base):  # they could mend gradients yet
-            self._watch.look_at_gradients()
-        copied = self._copied(closure)
-        try:
-            self._load_float_weights(copied)
-            with self._fused.beside_base():
-                loss = self._step_base(closure)  # eq. 10: momentum and weight decay act on y
-            self._watch.look(copied)
-            if not _is_capturing():
+            weights.watch.look_at_gradients()
+        with weights.lent_to_base(shards, has_closure=closure is not None) as copied:
+            loss = self._step_base(closure)  # eq. 10: momentum and weight decay act on y
+            weights.watch.look(copied)
+            if not is_capturing:
                 self._advance()
-        except BaseException:
-            self._fused.give_up_step()
-            self._restore(shards)
-            raise
-        self._store_float_weights(copied)
-        self._write_relaxed()  # eq. 11
+        weights.relax()  # eq. 11
         return loss
 
     def prepare_step(self) -> None:
@@ -141,8 +125,7 @@ class BinaryRelax(Optimizer):
 
         The host writes λ/(λ+1) into a scalar on the device, where the captured step reads it.
         """
-        self._watch.read(wait=False)
-        self._refuse_replaced_weights()
+        self._refuse_to_move()
         self._advance()
 
     @torch.no_grad()
@@ -155,16 +138,11 @@ class BinaryRelax(Optimizer):
             ValueError: a weight is NaN or infinite; it is named and nothing is changed.
         """
         self._refuse_inside_projected("adopt_weights")
-        replaced = self._replaced_weights()
-        for weight in replaced:
-            self._refuse_unfit(weight, self.quantizers[weight], self.names[weight])
-        for weight in replaced:
-            self._float_weights[weight].copy_(weight)
-        self._relax()
+        self._weights.adopt_replaced()
 
     def refuse_non_finite(self) -> None:
         """Raise ValueError if some y became NaN or infinite; waits for the device."""
-        self._watch.read(wait=True)
+        self._weights.watch.read(wait=True)
 
     @contextmanager
     def projected(self) -> Iterator[None]:
@@ -172,15 +150,10 @@ class BinaryRelax(Optimizer):
         self.refuse_non_finite()
         self._num_projected += 1
         try:
-            with self._written.restored():
-                with torch.no_grad():
-                    for weight, y in self.float_weights.items():
-                        weight.copy_(self.quantizers[weight].project_finite(y))
-                drop_gathered_copies(self._sharded_modules)
+            with self._weights.projected():
                 yield
         finally:
             self._num_projected -= 1
-            drop_gathered_copies(self._sharded_modules)
 
     def add_param_group(
         self, param_group: dict[str, Any], weights: Mapping[Tensor, Quantizer] | None = None
@@ -223,13 +196,13 @@ class BinaryRelax(Optimizer):
         own, base = split_state(state_dict, self._description(), self._indexed_float_weights())
         self.base.load_state_dict(base)
         super().load_state_dict(own)
-        for weight, y in self._float_weights.items():  # loaded into y's own memory and format
-            y.copy_(self.state[weight]["y"])
+        for weight, y in self._weights.float_weights.items():
+            y.copy_(self.state[weight]["y"])  # in y's own memory and format
         self._share_with_base()
         self.num_steps = state_dict["param_groups"][0]["relax_steps"]
-        self._watch.forget()
-        self._fill_mix(self.strength)
-        self._relax()
+        self._weights.watch.forget()
+        self._set_strength(self.strength)
+        self._weights.relax_anew()
 
     def _share_with_base(self) -> None:
         """One list of groups, so that a scheduler reaches both optimizers, and one state.
@@ -255,79 +228,31 @@ class BinaryRelax(Optimizer):
                     f"{labels[weight]} of shape {tuple(weight.shape)} is not held by "
                     f"{type(self.base).__name__}: hand it that parameter too, or keep it float"
                 )
-            self._refuse_unfit(weight, quantizer, labels[weight])
+            refuse_unfit(weight, quantizer, labels[weight])
         warn_of_half_precision([labels[w] for w in weights if w.dtype.itemsize < 4])
         self.refuse_non_finite()
-        self._refuse_replaced_weights()
-        self._watch.restart()  # there is more to watch now
-        self._fused.forget()
-        for weight, quantizer in weights.items():
-            self.quantizers[weight], self.names[weight] = quantizer, labels[weight]
-            self._float_weights[weight] = weight.detach().clone()
-        self._sharded = [weight for weight in self.quantizers if is_dtensor(weight)]
-        self._sharded_modules |= dict.fromkeys(getattr(given, "sharded_modules", ()))
-        for device in {weight.device for weight in weights} - self._mix.keys():
-            self._mix[device] = torch.zeros((), dtype=torch.float64, device=device)
-        self._fill_mix(self.strength)
-        self._relax()
-
-    @staticmethod
-    def _refuse_unfit(weight: Tensor, quantizer: Quantizer, name: str) -> None:
-        try:
-            quantizer.check(weight.detach())
-        except ValueError as error:
-            raise ValueError(f"{name}: {error}") from None
-
-    def _refuse_replaced_weights(self) -> None:
-        """Raise ValueError if the model holds weights that the next step would overwrite."""
-        refuse_replaced(type(self).__name__, self._replaced_weights(), self.names)
-
-    @torch.no_grad()
-    def _replaced_weights(self) -> list[Tensor]:
-        """The weights that hold other values than x, which is written anew where that may be."""
-        found = {weight: weight.detach().clone() for weight in self._written.touched()}
-        if not found:
-            return []
-        self.refuse_non_finite()
-        self._fused.prepare(self._float_weights, self.quantizers)
-        if not found.keys() <= self._fused.others.keys():
-            self._fused.relax(self._mix)  # between equally near points it chooses by itself
-        self._relax_by_reference({w: y for w, y in self._fused.others.items() if w in found})
-        self._written.remember(self.quantizers)
-        replaced = [weight for weight, values in found.items() if not are_alike(values, weight)]
-        for weight in replaced:
-            weight.copy_(found[weight])
-        return replaced
+        self._weights.refuse_replaced(type(self).__name__)
+        self._weights.add(weights, labels, getattr(given, "sharded_modules", ()))
+        self._set_strength(self.strength)
+        self._weights.relax_anew()
 
     def _parameters(self) -> Iterator[Tensor]:
         for group in self.param_groups:
             yield from group["params"]
 
+    def _refuse_to_move(self) -> None:
+        """Raise ValueError if y is known to be lost, or x is not what the last step wrote."""
+        self._weights.watch.read(wait=False)
+        self._weights.refuse_replaced(type(self).__name__)
+
     def _advance(self) -> None:
-        self._fill_mix(self.schedule(self.num_steps))
+        self._set_strength(self.schedule(self.num_steps))
         self.num_steps += 1
 
-    def _copied(self, closure: Closure | None) -> dict[Tensor, Tensor]:
-        """The weights that ``base`` moves a copy of; of the others y itself is moved.
-
-        With a closure all are copied: it may fail when ``base`` has moved some already.
-        """
-        self._fused.prepare(self._float_weights, self.quantizers)
-        return self._fused.others if closure is None else self._float_weights
-
-    def _load_float_weights(self, copied: dict[Tensor, Tensor]) -> None:
-        """p <- y: ``base`` moves what it finds in the parameters."""
-        for weight, y in copied.items():
-            weight.copy_(y)
-        if copied is not self._float_weights:
-            self._fused.lend_to_base()
-
-    def _store_float_weights(self, copied: dict[Tensor, Tensor]) -> None:
-        """y <- p."""
-        for weight, y in copied.items():
-            y.copy_(weight)
-        if copied is not self._float_weights:
-            self._fused.take_back()
+    def _set_strength(self, strength: float) -> None:
+        if not strength >= 0:
+            raise ValueError(f"{self.schedule!r} gave the strength {strength}: must be >= 0")
+        self._weights.fill_mix(strength)
 
     def _step_base(self, closure: Closure | None) -> float | None:
         if closure is None:
@@ -335,54 +260,10 @@ class BinaryRelax(Optimizer):
 
         @torch.no_grad()  # base enables gradients around the call
         def evaluate_at_relaxed() -> float:
-            self._watch.look()
-            trial = {weight: weight.clone() for weight in self.quantizers}  # base's current y
-            self._relax_by_reference(trial)
-            try:
-                with torch.enable_grad():
-                    return closure()
-            finally:
-                for weight, y in trial.items():
-                    weight.copy_(y)
+            with self._weights.relaxed_from_lent(), torch.enable_grad():
+                return closure()
 
         return self.base.step(evaluate_at_relaxed)
-
-    @torch.no_grad()
-    def _relax(self) -> None:
-        """p <- x, from y with the current λ (eq. 11)."""
-        self._fused.prepare(self._float_weights, self.quantizers)
-        self._write_relaxed()
-
-    def _write_relaxed(self) -> None:
-        self._fused.relax(self._mix)
-        self._relax_by_reference(self._fused.others)
-        self._written.remember(self.quantizers)
-
-    def _relax_by_reference(self, float_weights: dict[Tensor, Tensor]) -> None:
-        """The same weight by weight, from any float weights."""
-        for weight, y in float_weights.items():
-            projected = self.quantizers[weight].project_finite(y)
-            relax_(weight, y, projected, self._mix[weight.device])
-        drop_gathered_copies(self._sharded_modules)
-
-    def _restore(self, shards: dict[Tensor, Tensor]) -> None:
-        """p <- x of before the step; of sharded weights from their copies.
-
-        To project those again would take all processes, and this one may be the only one to fail.
-        """
-        self._relax_by_reference({w: y for w, y in self._float_weights.items() if w not in shards})
-        for weight, x in shards.items():
-            weight.copy_(x)
-        self._written.remember(self.quantizers)
-
-    def _fill_mix(self, strength: float) -> None:
-        if not strength >= 0:
-            raise ValueError(f"{self.schedule!r} gave the strength {strength}: must be >= 0")
-        wanted = mixing_weight(strength)
-        for device, mix in self._mix.items():
-            if self._filled.get(device) != wanted:
-                mix.fill_(wanted)
-                self._filled[device] = wanted
 
     def _description(self) -> list[dict[str, Any]]:
         """What a checkpoint must agree on, for each group, as plain data."""
@@ -402,12 +283,11 @@ class BinaryRelax(Optimizer):
 
     def _indexed_float_weights(self) -> dict[int, Tensor]:
         indexed = enumerate(self._parameters())
-        return {i: self._float_weights[p] for i, p in indexed if p in self.quantizers}
+        return {i: self._weights.float_weights[p] for i, p in indexed if p in self.quantizers}
 
     def __getstate__(self) -> dict[str, Any]:
-        own = ("base", "schedule", "quantizers", "names", "num_steps", "_mix", "_filled", "_watch")
-        parts = ("_fused", "_float_weights", "_sharded", "_sharded_modules", "_written")
-        kept = {name: self.__dict__[name] for name in (*own, *parts)}
+        own = ("base", "schedule", "quantizers", "names", "num_steps", "_weights")
+        kept = {name: self.__dict__[name] for name in own}
         return {**super().__getstate__(), **kept, "_num_projected": 0}
 
 

@@ -7,9 +7,23 @@ from collections.abc import Mapping
 from torch import Tensor
 from torch.optim import Optimizer
 
-from binaryrelax.optim.optimizer import BinaryRelax, Closure
+from binaryrelax.optim.optimizer import BinaryRelax
+from binaryrelax.optim.relaxed_weights import RelaxedWeights
 from binaryrelax.optim.schedules import Hard
 from binaryrelax.quantizers import Quantizer
+
+
+class StartingAtRelaxed(RelaxedWeights):
+    """Weights of which ``base`` moves x, as the parameters hold it, into the next y."""
+
+    def refuse_replaced(self, call: str) -> None:
+        """Nothing to refuse: weights that others write are where the next step starts."""
+
+    def _copied(self, *, has_closure: bool) -> dict[Tensor, Tensor]:
+        return self.float_weights
+
+    def _load(self, copied: dict[Tensor, Tensor]) -> None:
+        """Nothing to load: ``base`` starts from the x that the parameters hold."""
 
 
 class ProjectedGradient(BinaryRelax):
@@ -21,14 +35,7 @@ class ProjectedGradient(BinaryRelax):
     change nothing. Kept to show that; for training use ``BinaryRelax``.
     """
 
+    _kind_of_weights = StartingAtRelaxed
+
     def __init__(self, base: Optimizer, weights: Mapping[Tensor, Quantizer]) -> None:
         super().__init__(base, weights, Hard())
-
-    def _copied(self, closure: Closure | None) -> dict[Tensor, Tensor]:
-        return self._float_weights
-
-    def _load_float_weights(self, copied: dict[Tensor, Tensor]) -> None:
-        """Nothing to load: ``base`` starts from the x that the parameters hold."""
-
-    def _refuse_replaced_weights(self) -> None:
-        """Nothing to refuse: weights that others write are where the next step starts."""
