@@ -199,6 +199,7 @@ SECTIONS = {
     "packed-files": packed_files,
     "packed-linear": packed_linear,
     "packed-network": packed_network,
+    "packed-as-it-comes": packed_as_it_comes,
     "packed-memory": packed_memory,
     "packed-gpu": packed_gpu,
     "packed-fuzz": packed_fuzz,
