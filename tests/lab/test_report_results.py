@@ -1,9 +1,7 @@
-"""`binaryrelax report`: which files are taken, what is computed from them, what the page says."""
+"""`binaryrelax report`: what is computed from results, and what the page says."""
 
 import json
 import re
-import shutil
-from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -15,14 +13,12 @@ from binaryrelax.lab.recipes import (
     cifar10_resnet20,
     cifar100_vgg16,
     demo_binary,
-    find_recipe,
     imagenet_resnet18,
 )
 from binaryrelax.lab.report import write_report
-from binaryrelax.lab.report.collection import collect_runs, problem_of
-from binaryrelax.lab.report.grids import by_recipe, comparisons, our_grids, paper_grids
+from binaryrelax.lab.report.collection import collect_runs
+from binaryrelax.lab.report.grids import by_recipe, our_grids, paper_grids
 from binaryrelax.lab.report.results_page import results_page
-from binaryrelax.lab.report.spread import is_beyond_chance, spread_of
 from tests.lab.made_up import made_up_layers, made_up_result, write_result
 from tests.lab.outline import Outline, assert_needs_no_network, data_of
 
@@ -111,32 +107,6 @@ def test_a_few_seeds_claim_nothing_about_chance(tmp_path, seeds):
     write_row(tmp_path, cifar10_resnet20, seeds=seeds)
     text = Outline(page_of(tmp_path)).all_text
     assert "With fewer than 3 seeds each, nobody knows how much of it is chance" in text
-
-
-def test_differences_are_taken_seed_by_seed(tmp_path):
-    for seed, (bwn, binary) in enumerate([(80.0, 80.1), (90.0, 90.2), (85.0, 85.15)]):
-        write_result(tmp_path, made_up_result(cifar10_resnet20("bwn"), seed=seed, last=bwn))
-        write_result(tmp_path, made_up_result(cifar10_resnet20("binary"), seed=seed, last=binary))
-    write_result(tmp_path, made_up_result(cifar10_resnet20("binary"), seed=7, last=50.0))
-    [pair] = comparisons(paper_grids(by_recipe(collect_runs(tmp_path).runs)))
-    assert pair.gains == pytest.approx([0.1, 0.2, 0.15])
-    assert is_beyond_chance(pair.gains)  # though both methods spread over ten points
-
-
-@pytest.mark.parametrize(
-    ("values", "beyond"),
-    [
-        ([1.0], False),
-        ([0.65, 0.65], False),
-        ([1.0, 1.1, 1.2], True),
-        ([0.1, 1.1, 2.2], False),
-        ([-1.0, -1.1, -1.2], True),
-        ([1.0, -1.0, 1.0, -1.0], False),
-        ([0.1 + 0.01 * n for n in range(12)], True),
-    ],
-)
-def test_chance_is_judged_by_students_t(values, beyond):
-    assert is_beyond_chance(values) is beyond
 
 
 def test_imagenet_shows_top5_too(tmp_path):
@@ -234,140 +204,12 @@ def test_page_escapes_what_it_is_given(tmp_path):
     assert page.count("</script>") == 2
 
 
-def test_run_folders_are_found_with_or_without_histograms(tmp_path):
-    for number, recipe in enumerate([cifar10_resnet20("bwn"), cifar10_resnet20("binary")]):
-        folder = tmp_path / "deep" / recipe.name
-        folder.mkdir(parents=True)
-        (folder / "result.json").write_text(json.dumps(made_up_result(recipe)))
-        if number:
-            (folder / "histograms.json").write_text("damaged, but nobody asks for it")
-    collection = collect_runs(tmp_path)
-    assert len(collection.runs) == 2
-    assert collection.notes == []
-
-
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        ("{", "not valid JSON"),
-        ("[1]", "it is no result of a run"),
-        ("{}", "recipe is missing"),
-        ('{"recipe": 3}', "recipe should be dict"),
-        (b"\xff\xfe", "not valid JSON"),
-        ("[" * 100_000, ""),
-    ],
-)
-def test_damaged_or_foreign_file_is_named_on_the_page(tmp_path, content, reason):
-    write_result(tmp_path, made_up_result(cifar10_resnet20("bwn")))
-    damaged = tmp_path / "cifar10" / "seed3.json"
-    damaged.write_bytes(content if isinstance(content, bytes) else content.encode())
-    summary = write_report(tmp_path, tmp_path / "report.html")
-    [note] = summary.notes
-    assert note.startswith("cifar10/seed3.json is left out: ")
-    assert reason in note
-    assert "\n" not in note
-    assert summary.num_runs == 1
-    assert "cifar10/seed3.json is left out" in (tmp_path / "report.html").read_text()
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "reason"),
-    [
-        ("epochs", [], "no epochs"),
-        ("epochs", [{"accuracy": None}], "epoch 0 has no accuracy"),
-        ("epochs", [{"accuracy": float("nan")}], "epoch 0 has no accuracy"),
-        ("epochs", [{"accuracy": 1.0, "strength": "big"}], "something else than numbers"),
-        ("summary", {}, "summary"),
-        ("summary", {"last": 90.0, "best_phase_two": "good"}, "summary"),
-        ("weights", {"layers": 3}, "layers"),
-        ("environment", "a computer", "environment should be dict"),
-        ("recipe", {"name": "x"}, "recipe is not complete"),
-    ],
-)
-def test_incomplete_result_is_refused_with_the_reason(key, value, reason):
-    result = made_up_result(cifar10_resnet20("bwn"))
-    assert problem_of(result) is None
-    assert reason in problem_of({**result, key: value})
-
-
-def test_unfinished_run_is_not_dropped_in_silence(tmp_path):
-    write_result(tmp_path, made_up_result(cifar10_resnet20("bwn")))
-    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
-    assert collect_runs(tmp_path).notes == ["run is left out: its training is not finished"]
-
-
-def test_copies_of_a_run_count_once(tmp_path):
-    path = write_result(tmp_path, made_up_result(cifar10_resnet20("float")))
-    (tmp_path / "run").mkdir()
-    shutil.copy(path, tmp_path / "run" / "result.json")
-    collection = collect_runs(tmp_path)
-    assert len(collection.runs) == 1
-    assert collection.notes == ["Copies of a run that is counted once already: run/result.json"]
-
-
-def test_two_results_of_one_seed_are_both_counted_and_noted(tmp_path):
-    recipe = cifar10_resnet20("float")
-    write_result(tmp_path / "a", made_up_result(recipe, last=90.0))
-    write_result(tmp_path / "b", made_up_result(recipe, last=91.0))
-    collection = collect_runs(tmp_path)
-    assert len(collection.runs) == 2
-    assert "cifar10-resnet20-float, seed 0: 2 different results, all counted" in collection.notes[0]
-
-
-def test_run_with_other_settings_than_its_recipe_is_noted(tmp_path):
-    recipe = replace(cifar10_resnet20("binary"), lr=0.5)
-    write_result(tmp_path, made_up_result(recipe))
-    short = replace(find_recipe("demo-twn").with_epochs(12), momentum=0.5)
-    write_result(tmp_path, made_up_result(short))
-    changed = replace(find_recipe("demo-twn+lr=0.05@12"), momentum=0.5)
-    write_result(tmp_path, made_up_result(changed))
-    beyond = replace(find_recipe("demo-binary"), name="demo-binary+growth=1e300@3")
-    write_result(tmp_path, made_up_result(beyond))
-    notes = collect_runs(tmp_path).notes
-    assert "not those of the recipe cifar10-resnet20-binary: lr=0.5 (today 0.1)" in notes[0]
-    assert "of the recipe demo-twn+lr=0.05@12: momentum=0.5 (today 0.9)" in notes[1]
-    assert "not those of the recipe demo-twn@12: momentum=0.5 (today 0.9)" in notes[2]
-    assert len(notes) == 3
-
-
-def test_contradictions_inside_a_result_are_noted(tmp_path):
-    result = made_up_result(cifar10_resnet20("binary"))
-    result["summary"] |= {"last": 99.0, "in_q": False}
-    write_result(tmp_path, result)
-    notes = " ".join(collect_runs(tmp_path).notes)
-    assert "its summary (last 99.0, best 90.3) disagrees with its epochs" in notes
-    assert "its final weights are not known to be in Q" in notes
-    assert "NOT in Q" in page_of(tmp_path)
-
-
-def test_empty_folder_is_an_error_that_says_what_was_looked_for(tmp_path):
-    with pytest.raises(ValueError, match=r"no result of a run; looked for .*seed<k>\.json"):
-        write_report(tmp_path, tmp_path / "report.html")
-    (tmp_path / "seed0.json").write_text("{")
-    with pytest.raises(ValueError, match=r"looked for .*seed0\.json is left out"):
-        write_report(tmp_path, tmp_path / "report.html")
-    assert not (tmp_path / "report.html").exists()
-
-
-def test_wrong_places_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="is not a folder"):
-        write_report(tmp_path / "nowhere", tmp_path / "report.html")
-    with pytest.raises(ValueError, match="is a folder; give the name of a file"):
-        write_report(RESULTS, tmp_path)
-
-
 def test_curves_that_never_leave_one_hundred_percent_are_drawn(tmp_path):
     result = made_up_result(demo_binary())
     for record in result["epochs"]:
         record["accuracy"] = 100.0
     write_result(tmp_path, result)
     Outline(page_of(tmp_path))
-
-
-def test_spread_of_one_value_has_no_deviation():
-    assert str(spread_of([90.0])) == "90.00"
-    assert str(spread_of([90.0, 91.0, None])) == "90.50 ± 0.71"
-    assert spread_of([None]) is None
 
 
 @pytest.mark.slow
