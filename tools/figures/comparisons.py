@@ -13,6 +13,7 @@ from binaryrelax.lab.recipes.search import (
 from figures.common import spread, table
 from figures.evidence import (
     BITS,
+    SCHEDULES,
     best,
     best_of_all,
     differences,
@@ -33,19 +34,30 @@ FIGURES = {
 }
 
 
-def rival_pairs() -> Pairs:
-    """BinaryRelax and BinaryConnect."""
-    pairs = {
-        f"{words}, {bits}": (f"{network}-{relaxed}{end}", f"{network}-{baseline}{end}")
-        for words, network, end in settings()
-        for bits, (baseline, relaxed) in BITS.items()
-    }
-    demo = {
+def rival_groups() -> dict[str, Pairs]:
+    """BinaryRelax and BinaryConnect, by how they were trained."""
+    groups = {words: _rivals_on_cifar(end) for end, words in SCHEDULES.items()}
+    groups["annealed, held-out images"] = pairs_of_tries({}, BINARY_CONNECT)
+    groups["the demo"] = {
         f"the demo, {epochs} epochs, {bits}": (f"demo-{relaxed}{end}", f"demo-{baseline}{end}")
         for epochs, end in ((10, ""), (12, "@12"))
         for bits, (baseline, relaxed) in BITS.items()
     }
-    return pairs | pairs_of_tries({}, BINARY_CONNECT) | demo
+    return groups
+
+
+def _rivals_on_cifar(schedule: str) -> Pairs:
+    return {
+        f"{words}, {bits}": (f"{network}-{relaxed}{end}", f"{network}-{baseline}{end}")
+        for words, network, end in settings()
+        if end == schedule
+        for bits, (baseline, relaxed) in BITS.items()
+    }
+
+
+def rival_pairs() -> Pairs:
+    """All of them."""
+    return {words: pair for pairs in rival_groups().values() for words, pair in pairs.items()}
 
 
 def exact_pairs() -> Pairs:

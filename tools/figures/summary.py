@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from statistics import fmean
 
-from binaryrelax.lab.recipes.recipe import TUNED
+from binaryrelax.lab.recipes import find_recipe
 from binaryrelax.lab.recipes.search import MORE_DECAY, SMALLER_STRENGTH, tried
 from binaryrelax.lab.report.runs import FinishedRun
 from figures.common import spread, table
@@ -13,11 +13,20 @@ from figures.comparisons import (
     Pairs,
     exact_pairs,
     one_bit_pairs,
-    rival_pairs,
+    rival_groups,
     start_pairs,
     with_runs,
 )
-from figures.evidence import BITS, ROWS, SCHEDULES, best, differences, last, runs_of
+from figures.evidence import (
+    BITS,
+    ROWS,
+    SCHEDULES,
+    best,
+    differences,
+    final_strength,
+    last,
+    runs_of,
+)
 from figures.findings import moments_of
 
 QUANTIZED = [method for pair in BITS.values() for method in pair]
@@ -47,18 +56,12 @@ def _anchor(heading: str) -> str:
 
 def _rivals() -> str:
     """In how many comparisons it is ahead, by group."""
-    pairs = with_runs(rival_pairs())
-    groups = {
-        "the paper's schedule": [p for w, p in pairs.items() if SCHEDULES[""] in w],
-        "annealed": [p for w, p in pairs.items() if "annealed" in w and "held-out" not in w],
-        "annealed, held-out images": [p for w, p in pairs.items() if "held-out" in w],
-        "the demo": [p for w, p in pairs.items() if "demo" in w],
-    }
+    groups = {words: with_runs(pairs).values() for words, pairs in rival_groups().items()}
     return "; ".join(
-        f"{words}: ahead in {_ahead(group, last)} of {len(group)} by the last epoch, in "
-        f"{_ahead(group, best)} by the best"
-        for words, group in groups.items()
-        if group
+        f"{words}: ahead in {_ahead(pairs, last)} of {len(pairs)} by the last epoch, in "
+        f"{_ahead(pairs, best)} by the best"
+        for words, pairs in groups.items()
+        if pairs
     )
 
 
@@ -85,22 +88,22 @@ def _strengths() -> str:
     """A smaller λ against the paper's, in the tries that there are."""
     parts = []
     for bits, (_, method) in BITS.items():
-        names = (tried(method, MORE_DECAY | SMALLER_STRENGTH), tried(method, MORE_DECAY))
-        gains = differences(*(recipe.name for recipe in names), last)
-        parts.append(f"{bits} {_short(gains)}")
-    return "λ = 11 instead of 114: " + ", ".join(parts)
+        smaller, usual = tried(method, MORE_DECAY | SMALLER_STRENGTH), tried(method, MORE_DECAY)
+        parts.append(f"{bits} {_short(differences(smaller.name, usual.name, last))}")
+    return f"λ = {final_strength(smaller)} instead of {final_strength(usual)}: {', '.join(parts)}"
 
 
 def _phase_two() -> str:
     """The gain of Phase II and the drop at its start, over all runs of a schedule."""
     parts = []
-    for end, schedule in (("", "the paper's schedule, λ = 114"), (TUNED, "annealed, λ = 11")):
+    for end, schedule in SCHEDULES.items():
         moments = [moments_of(run) for run in _relaxed_runs(end)]
         if moments:
             _, _, drops, gains = zip(*moments, strict=True)
+            strength = final_strength(find_recipe(f"cifar10-resnet20-binary{end}"))
             parts.append(
-                f"{schedule}: best of II − best of I {_range(gains)}, first epoch of II − last of "
-                f"I {_range(drops)}"
+                f"{schedule}, λ = {strength}: best of II − best of I {_range(gains)}, first epoch "
+                f"of II − last of I {_range(drops)}"
             )
     return "; ".join(parts)
 
