@@ -38,6 +38,8 @@ KERNELS = {
     "nvjet_tst_64x8_64x16_4x1_v_bz_TNT": Kind.PRODUCTS,
     "void cublasLt::splitKreduce_kernel<32, 16, int, float, __nv_bfloat16>": Kind.PRODUCTS,
     "triton_tem_fused_addmm_3": Kind.PRODUCTS,
+    "convolve_few_channels_0": Kind.PRODUCTS,
+    "weight_gradient_of_few_channels_1": Kind.PRODUCTS,
     "triton_poi_fused__to_copy_convolution_0": Kind.COMPILED,
     "triton_red_fused__native_batch_norm_legit_functional_convolution_backward_7": Kind.COMPILED,
     SGD: Kind.UPDATE,

@@ -27,6 +27,7 @@ _PATTERNS = (
         Kind.PRODUCTS,
         re.compile(
             r"cudnn|cutlass|xmma|gemm|gemv|nvjet|wgrad|dgrad|fprop|splitk|convolve|implicit_conv"
+            r"|few_channels"
         ),
     ),
 )

@@ -31,6 +31,7 @@ from binaryrelax.lab.bench.training_steps import (
     TrainingSteps,
     random_images,
     recipe_of,
+    time_side_by_side,
 )
 from binaryrelax.lab.data import ImageSet
 from binaryrelax.lab.engine import Machine
@@ -109,16 +110,7 @@ def _measure_side_by_side(
     ]
     for taker in takers:
         taker.take(WARM_UP)
-    times = []
-    for _ in range(ROUNDS):
-        torch.cuda.synchronize()
-        begin = time.perf_counter()
-        for _ in range(STEPS_A_ROUND):
-            for taker in takers:
-                taker.take(1)
-        torch.cuda.synchronize()
-        times.append((time.perf_counter() - begin) * 1000 / STEPS_A_ROUND / len(takers))
-    result = statistics.median(times)
+    result = statistics.median(time_side_by_side(takers, STEPS_A_ROUND) for _ in range(ROUNDS))
     say(f"{network}: {len(takers)} side by side {result:.3f} ms per step and network")
     return {"network": network, "networks": len(takers), "milliseconds": result}
 

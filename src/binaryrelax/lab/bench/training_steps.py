@@ -1,9 +1,11 @@
 """The training steps that are measured: those of the engine, on random images of CIFAR's size."""
 
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from binaryrelax.lab.bench.timing import Say
 from binaryrelax.lab.data import ImageSet
@@ -41,12 +43,24 @@ def random_images() -> ImageSet:
 
 
 class TrainingSteps:
-    """Endless training steps of a network, on a stream of its own."""
+    """Endless training steps of a network, on a stream of its own.
 
-    def __init__(self, recipe: Recipe, data: ImageSet, machine: Machine, say: Say) -> None:
+    Args:
+        prepare: changes the network before its first step.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        data: ImageSet,
+        machine: Machine,
+        say: Say,
+        prepare: Callable[[nn.Module], None] = lambda model: None,
+    ) -> None:
         self.stream = torch.cuda.Stream()
         with torch.cuda.stream(self.stream):
             self.trainer = Trainer(recipe, data, seed=0, machine=machine, note=say)
+            prepare(self.trainer.model)
             self.trainer.start()
         self._steps = self.trainer.steps()
 
@@ -68,3 +82,14 @@ class TrainingSteps:
         end.record(self.stream)
         torch.cuda.synchronize()
         return begin.elapsed_time(end) / count
+
+
+def time_side_by_side(takers: Sequence[TrainingSteps], count: int) -> float:
+    """Milliseconds per step and network while all of them take steps at once."""
+    torch.cuda.synchronize()
+    begin = time.perf_counter()
+    for _ in range(count):
+        for taker in takers:
+            taker.take(1)
+    torch.cuda.synchronize()
+    return (time.perf_counter() - begin) * 1000 / count / len(takers)

@@ -1,6 +1,7 @@
 """The network of a run before its first step."""
 
 import threading
+from importlib.util import find_spec
 from pathlib import Path
 from textwrap import shorten
 
@@ -9,6 +10,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from binaryrelax.lab.data import ImageSource
+from binaryrelax.lab.engine.machine import Machine
 from binaryrelax.lab.models import build_network
 from binaryrelax.lab.recipes import Recipe
 
@@ -51,3 +53,15 @@ def cannot_start(recipe: Recipe, reason: str) -> str:
         f"{recipe.name} cannot start from another network than {recipe.network} for its classes "
         f"({reason}); give a file of such a one with --init"
     )
+
+
+def place(model: nn.Module, machine: Machine) -> None:
+    """Brings the model to the machine, in the layout and with the kernels that are fastest there.
+
+    Its layers and parameters keep their names.
+    """
+    model.to(device=machine.device, memory_format=torch.channels_last)
+    if machine.is_gpu and machine.precision == "bf16" and find_spec("triton"):
+        from binaryrelax.lab.engine.few_channels import quicken
+
+        quicken(model)

@@ -14,7 +14,7 @@ from binaryrelax.lab.engine.capture import GraphedFunction
 from binaryrelax.lab.engine.compiled import Compiled
 from binaryrelax.lab.engine.evaluation import Evaluation
 from binaryrelax.lab.engine.machine import Machine
-from binaryrelax.lab.engine.network import new_network, take_over
+from binaryrelax.lab.engine.network import new_network, place, take_over
 from binaryrelax.lab.recipes import Recipe, plain
 
 
@@ -44,7 +44,7 @@ class Trainer:
         self.model = new_network(recipe, data, seed)
         if initial is not None:
             take_over(self.model, initial, recipe)
-        self.model.to(device=self.machine.device, memory_format=torch.channels_last)
+        place(self.model, self.machine)
         self.num_steps = 0
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=self.machine.device)
         # In a float run these are the weights that the other methods would quantize.
