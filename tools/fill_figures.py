@@ -17,6 +17,7 @@ from pathlib import Path
 from figures import (
     cifar10,
     comparisons,
+    convolutions,
     demo,
     findings,
     packed,
@@ -31,7 +32,7 @@ from figures.pictures import PICTURES
 
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 SOURCES = (
-    *(demo, projection, step, packed, theory),
+    *(demo, projection, step, convolutions, packed, theory),
     *(cifar10, summary, comparisons, findings, search),
 )
 SECTIONS: dict[str, Callable[[], str]] = {
