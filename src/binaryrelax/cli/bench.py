@@ -13,7 +13,7 @@ from binaryrelax.cli.speech import say
 from binaryrelax.lab.engine import write_json
 
 # Each is the function bench_NAME in the file of that name in `binaryrelax.lab.bench`.
-BENCHES = ("step", "projection", "packed", "packed_gpu", "monitor")
+BENCHES = ("step", "convolutions", "projection", "packed", "packed_gpu", "monitor")
 
 
 def bench(
@@ -29,7 +29,7 @@ def bench(
 ) -> None:
     """Measure a training step, a projection or a packed network, side by side with others.
 
-    step and packed_gpu need a GPU.
+    step, convolutions and packed_gpu need a GPU.
 
     Examples:
 
