@@ -39,12 +39,12 @@ from binaryrelax.lab.recipes.recipe import (
     Recipe as Recipe,
     plain as plain,
 )
-from binaryrelax.lab.recipes.search import SEARCHES as SEARCHES
 from binaryrelax.lab.recipes.settings import split_settings
 from binaryrelax.lab.recipes.tables import (
     ALL_RECIPES as ALL_RECIPES,
     NETWORK_NAMES as NETWORK_NAMES,
     OUR_TABLES as OUR_TABLES,
+    SEARCHES as SEARCHES,
     TABLES as TABLES,
     RecipeTable as RecipeTable,
 )
@@ -55,11 +55,12 @@ def find_recipe(name: str) -> Recipe:
 
     Any number of them, made from left to right: NAME@12+lr=0.1+momentum=0.95@6.
     """
-    recipes = {recipe.name: recipe for recipe in ALL_RECIPES}
+    listed = {recipe.name: recipe for recipe in ALL_RECIPES}
+    recipes = {recipe.name: recipe for tries in SEARCHES.values() for recipe in tries} | listed
     first, *later = [re.split(r"\+(?=\w+=)", part) for part in name.split("@")]
     unchanged, *settings = first
     if unchanged not in recipes or not all(re.fullmatch(r"\d{1,9}", part[0]) for part in later):
-        raise ValueError(_no_such_recipe(name, recipes))
+        raise ValueError(_no_such_recipe(name, listed))
     recipe = recipes[unchanged].with_settings(split_settings(settings))
     for epochs, *settings in later:
         recipe = recipe.with_epochs(int(epochs)).with_settings(split_settings(settings))

@@ -100,6 +100,3 @@ def resnet20_search() -> tuple[Recipe, ...]:
         ),
     ]
     return tuple({recipe.name: recipe for recipe in everything}.values())
-
-
-SEARCHES = {"cifar10-search": resnet20_search()}

@@ -12,9 +12,11 @@ from binaryrelax.lab.recipes.demo import (
     demo_ternary,
     demo_twn,
 )
+from binaryrelax.lab.recipes.demo_questions import demo_paper_row, demo_questions
 from binaryrelax.lab.recipes.imagenet import IMAGENET_ROWS
 from binaryrelax.lab.recipes.methods import PAPER_METHODS
 from binaryrelax.lab.recipes.recipe import METHOD_NAMES, PLUS, Recipe
+from binaryrelax.lab.recipes.search import resnet20_search
 from binaryrelax.lab.recipes.tuned import tuned_row
 
 EXACT_METHODS = ("float", "twn", "ternary", "ternary-exact")
@@ -71,6 +73,11 @@ OUR_TABLES = {
     "demo": RecipeTable(
         "Demo", ((demo_float(), demo_bwn(), demo_binary(), demo_twn(), demo_ternary()),)
     ),
+}
+SEARCHES = {  # asked beside the tables, and not listed with them
+    "cifar10-search": resnet20_search(),
+    "demo-questions": demo_questions(),
+    "demo-paper": demo_paper_row(),
 }
 _EVERY_CELL = (cell for table in (TABLES | OUR_TABLES).values() for cell in table.recipes)
 ALL_RECIPES = tuple({recipe.name: recipe for recipe in _EVERY_CELL}.values())
