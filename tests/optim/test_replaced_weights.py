@@ -7,12 +7,20 @@ import pytest
 import torch
 from torch import nn
 
-from binaryrelax import Binary, Hard, ProjectedGradient, Ternary, select_weights
+from binaryrelax import (
+    Binary,
+    BinaryRelax,
+    Hard,
+    ProjectedGradient,
+    Ternary,
+    measure,
+    select_weights,
+)
 from tests.optim.sharded import sharded
 from tests.optim.toy import loss_of, same_bits, sgd, small_network, train, wrapped
 from tests.ranks import run_on_ranks
 
-REFUSED = r"BinaryRelax: the values of 0.weight, 3.weight are not those.*adopt_weights\(\) after$"
+REFUSED = r"^[A-Za-z()]+: the values of 0.weight, 3.weight are not those.*adopt_weights\(\) after$"
 
 
 def load_others(model: nn.Module) -> None:
@@ -57,13 +65,17 @@ def test_loaded_weights_are_not_silently_overwritten(num_steps, schedule):
         lambda optimizer: optimizer.prepare_step(),
         lambda optimizer: optimizer.add_param_group({"params": [nn.Parameter(torch.ones(2))]}),
         lambda optimizer: optimizer.step(lambda: 0.0),
+        measure,
+        lambda optimizer: optimizer.projected().__enter__(),
     ],
 )
-def test_whatever_would_overwrite_them_refuses(act):
+def test_whatever_would_overwrite_or_pass_over_them_refuses(act):
     model, optimizer = trained()
     load_others(model)
     with pytest.raises(ValueError, match=REFUSED):
         act(optimizer)
+    assert all(map(torch.equal, copies(model), small_network(seed=1).parameters()))
+    assert not optimizer.is_projected
 
 
 def test_only_the_weights_that_were_replaced_are_named():
@@ -86,13 +98,35 @@ def test_many_weights_are_not_all_listed():
         optimizer.step()
 
 
-def test_a_look_at_the_projected_weights_does_not_hide_it():
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.filterwarnings("ignore:float weights in half precision")
+def test_a_single_weight_of_many_is_noticed(dtype):
+    model = nn.Sequential(nn.Linear(400, 400)).to(dtype)
+    optimizer = BinaryRelax(sgd(model), select_weights(model, Binary()), Hard())
+    with torch.no_grad():
+        model[0].weight[7, 7] *= -1
+    with pytest.raises(ValueError, match=r"the values of 0.weight are"):
+        optimizer.step()
+
+
+def test_weights_loaded_inside_projected_are_gone_after_it():
     model, optimizer = trained()
-    load_others(model)
-    with optimizer.projected(), optimizer.projected():
-        pass
-    with pytest.raises(ValueError, match=REFUSED):
-        train(model, optimizer, 1)
+    x = copies(model)
+    with optimizer.projected(), torch.no_grad():
+        for weight in optimizer.quantizers:
+            weight.zero_()
+        with optimizer.projected():
+            pass
+    assert all(map(torch.equal, x, copies(model)))
+    train(model, optimizer, 1)
+
+
+def test_there_is_no_copy_inside_projected():
+    model, optimizer = trained()
+    with optimizer.projected():
+        with pytest.raises(RuntimeError, match=r"inside projected\(\): leave it first"):
+            copy.deepcopy((model, optimizer))
+        copy.deepcopy(model)
 
 
 def test_the_step_that_only_makes_state_does_not_hide_it():
@@ -199,6 +233,10 @@ def test_weights_that_are_not_finite_are_not_adopted():
     with pytest.raises(ValueError, match=r"3.weight: "):
         optimizer.adopt_weights()
     assert all(map(torch.equal, y, optimizer.float_weights.values()))
+
+
+def test_nothing_is_adopted_inside_projected():
+    _, optimizer = trained()
     with optimizer.projected(), pytest.raises(RuntimeError, match=r"adopt_weights\(\) inside"):
         optimizer.adopt_weights()
 

@@ -66,13 +66,15 @@ def measure(optimizer: BinaryRelax) -> list[LayerRecord]:
     measures the whole; every process must call it and gets the same records.
 
     Raises:
-        ValueError: the float weights are not finite; the parameter is named.
+        ValueError: the float weights are not finite, or others than x were written into the model;
+            the parameters are named.
     """
     if optimizer.is_projected:
         raise RuntimeError(
             "measure() inside projected(): x is not there to measure; leave it first"
         )
     optimizer.refuse_non_finite()
+    optimizer.refuse_replaced("measure()")
     codes: Iterate = {}
     last_codes = _last_codes.get(optimizer, {})
     rows = []

@@ -88,18 +88,16 @@ class BinaryRelax(Optimizer):
     def step(self, closure: Closure | None = None) -> float | None:  # type: ignore[override]
         """Move y with the gradient at x, then write the new x.
 
-        A closure is evaluated at x, however often ``base`` calls it.
-
-        On the CPU, a gradient that is NaN or infinite is refused before anything moves, unless
-        there is a closure or ``base`` has hooks. After any other failure x and y are as they were
-        before the step (on CUDA without a closure, they too may have moved), but the state of
-        ``base`` and the other parameters may have moved: load a checkpoint to go on.
+        A closure is evaluated at x, however often ``base`` calls it. After a failure x and y are
+        as they were before the step (on CUDA without a closure, they too may have moved), but the
+        state of ``base`` and the other parameters may have moved: load a checkpoint to go on.
 
         Raises:
             RuntimeError: inside ``projected()``.
-            ValueError: a gradient is NaN or infinite, or y became so; the parameter is named. On
-                CUDA the error is about y and may come some steps late. Or: somebody has written
-                other weights into the model, see ``adopt_weights``.
+            ValueError: somebody has written other weights into the model, see ``adopt_weights``;
+                or, without closure and hooks, a quantized weight on the CPU has a gradient that is
+                NaN or infinite: nothing has moved. Or some y became so; on CUDA the error may come
+                some steps late. The parameters are named.
         """
         self._refuse_inside_projected("step")
         weights, is_capturing = self._weights, _is_capturing()
@@ -144,10 +142,16 @@ class BinaryRelax(Optimizer):
         """Raise ValueError if some y became NaN or infinite; waits for the device."""
         self._weights.watch.read(wait=True)
 
+    def refuse_replaced(self, call: str) -> None:
+        """Raise ValueError, in the name of ``call``, if somebody has written other weights."""
+        self._weights.refuse_replaced(call)
+
     @contextmanager
     def projected(self) -> Iterator[None]:
         """Inside, the model holds proj_Q(y), as Phase II would; after, exactly x again."""
         self.refuse_non_finite()
+        if not self.is_projected:
+            self.refuse_replaced("projected()")
         self._num_projected += 1
         try:
             with self._weights.projected():
@@ -178,7 +182,7 @@ class BinaryRelax(Optimizer):
         """Everything needed to go on bit by bit, as plain data in torch's flat layout.
 
         ``{"state": {i: {"y", "base.<key>", ...}}, "param_groups": [...]}``; schedule, quantizers
-        and the number of steps are in the groups.
+        and the number of steps are in the groups. Of weights loaded later it has the old y.
         """
         self.refuse_non_finite()
         own, base = super().state_dict(), self.base.state_dict()
@@ -231,7 +235,7 @@ class BinaryRelax(Optimizer):
             refuse_unfit(weight, quantizer, labels[weight])
         warn_of_half_precision([labels[w] for w in weights if w.dtype.itemsize < 4])
         self.refuse_non_finite()
-        self._weights.refuse_replaced(type(self).__name__)
+        self.refuse_replaced(type(self).__name__)
         self._weights.add(weights, labels, getattr(given, "sharded_modules", ()))
         self._set_strength(self.strength)
         self._weights.relax_anew()
@@ -243,7 +247,7 @@ class BinaryRelax(Optimizer):
     def _refuse_to_move(self) -> None:
         """Raise ValueError if y is known to be lost, or x is not what the last step wrote."""
         self._weights.watch.read(wait=False)
-        self._weights.refuse_replaced(type(self).__name__)
+        self.refuse_replaced(type(self).__name__)
 
     def _advance(self) -> None:
         self._set_strength(self.schedule(self.num_steps))
@@ -286,6 +290,7 @@ class BinaryRelax(Optimizer):
         return {i: self._weights.float_weights[p] for i, p in indexed if p in self.quantizers}
 
     def __getstate__(self) -> dict[str, Any]:
+        self._refuse_inside_projected("__getstate__")  # a copy would not find back to x
         own = ("base", "schedule", "quantizers", "names", "num_steps", "_weights")
         kept = {name: self.__dict__[name] for name in own}
         return {**super().__getstate__(), **kept, "_num_projected": 0}

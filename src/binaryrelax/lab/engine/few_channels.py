@@ -73,7 +73,8 @@ class FewChannels(nn.Conv2d):
 
     def forward(self, images: Tensor) -> Tensor:
         """The result, bf16 and channels last."""
-        images = images.to(torch.bfloat16, memory_format=torch.channels_last)
+        # `to` alone would take a view for channels last that is not dense.
+        images = images.to(torch.bfloat16).contiguous(memory_format=torch.channels_last)
         return Convolution.apply(images, self.weight)
 
 
