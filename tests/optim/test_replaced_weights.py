@@ -121,6 +121,14 @@ def test_weights_loaded_inside_projected_are_gone_after_it():
     train(model, optimizer, 1)
 
 
+def test_models_that_were_converted_after_building_are_refused():
+    model, optimizer = trained()
+    optimizer.zero_grad()
+    model.double()
+    with pytest.raises(ValueError, match=r"0.weight, 3.weight changed dtype or device after"):
+        optimizer.step()
+
+
 def test_there_is_no_copy_inside_projected():
     model, optimizer = trained()
     with optimizer.projected():

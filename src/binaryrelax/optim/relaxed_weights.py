@@ -14,7 +14,7 @@ from binaryrelax.optim.finiteness import FinitenessWatch
 from binaryrelax.optim.fused import FusedWeights
 from binaryrelax.optim.relaxation import mixing_weight, relax_
 from binaryrelax.optim.sharding import drop_gathered_copies
-from binaryrelax.optim.written import WrittenWeights, are_alike, refuse_replaced
+from binaryrelax.optim.written import WrittenWeights, are_alike, refuse_moved, refuse_replaced
 from binaryrelax.quantizers import Quantizer
 from binaryrelax.quantizers.dtensors import is_dtensor
 
@@ -154,6 +154,7 @@ class RelaxedWeights:
 
     def refuse_replaced(self, call: str) -> None:
         """Raise ValueError if the model holds weights that the next step would overwrite."""
+        refuse_moved(call, self.float_weights, self.names)
         refuse_replaced(call, self._replaced(), self.names)
 
     @torch.no_grad()

@@ -12,6 +12,8 @@ from torch import Tensor
 from binaryrelax.optim.arguments import first_few
 from binaryrelax.quantizers.dtensors import known_to_all, local_part
 
+Names = Mapping[Tensor, str]
+
 
 class WrittenWeights:
     """Which weights have been written to; knowing it takes no look at the device.
@@ -47,7 +49,21 @@ class WrittenWeights:
         return {"_versions": dict.fromkeys(self._versions, -1)}  # copies count from 0 again
 
 
-def refuse_replaced(call: str, replaced: Iterable[Tensor], names: Mapping[Tensor, str]) -> None:
+def refuse_moved(call: str, float_weights: Mapping[Tensor, Tensor], names: Names) -> None:
+    """Raise ValueError if weights are no longer where, or of the kind, that their y is."""
+    found = [
+        names[weight]
+        for weight, y in float_weights.items()
+        if weight.dtype != y.dtype or weight.device != y.device
+    ]
+    if found:
+        raise ValueError(
+            f"{call}: {first_few(found)} changed dtype or device after the optimizer was built: "
+            "convert the model first, then build the optimizer and load its state"
+        )
+
+
+def refuse_replaced(call: str, replaced: Iterable[Tensor], names: Names) -> None:
     """Raise ValueError if there are weights that the optimizer would throw away."""
     found = [names[weight] for weight in replaced]
     if found:
