@@ -188,3 +188,38 @@ def test_computed_and_lazy_weights_are_refused_by_name():
 def test_quantizer_must_be_one():
     with pytest.raises(ValueError, match=r"select_weights.*quantizer='binary'"):
         select_weights(Block(), "binary")
+
+
+class Wrapper(nn.Module):
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+
+@pytest.mark.parametrize(
+    ("wrapped", "keep"),
+    [
+        (Wrapper(Block()), "fc"),
+        (Wrapper(Wrapper(Block())), "fc"),
+        (nn.Sequential(nn.DataParallel(Block())), "0.fc"),
+        (nn.Sequential(nn.DataParallel(Block())), "0.module.fc"),
+        (nn.ModuleDict({"module": Block()}), "module.fc"),
+    ],
+)
+def test_patterns_may_leave_the_parts_of_wrappers_out(wrapped, keep):
+    everything, left = names(wrapped), names(wrapped, (keep,))
+    assert left == [name for name in everything if not name.endswith("fc.weight")]
+    assert len(left) == 3
+
+
+def test_joined_selections_keep_their_names():
+    model = Block()
+    binary, ternary = select_weights(model, Binary()), select_weights(model.body, Ternary())
+    joined = binary | ternary
+    assert sorted(joined.names.values()) == names(model)
+    assert joined[model.body[0].weight] == Ternary() and joined[model.stem.weight] == Binary()
+    assert binary[model.body[0].weight] == Binary()
+    binary |= ternary
+    assert binary == joined and binary.names == joined.names
+    ternary.update(select_weights(model.fc, Ternary()))
+    assert sorted(ternary.names.values()) == ["0.weight", "2.weight", "weight"]

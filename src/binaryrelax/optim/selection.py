@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 
 from torch import Tensor, nn
@@ -21,12 +21,32 @@ _TABLES = (nn.Embedding, nn.EmbeddingBag, nn.LayerNorm, nn.RMSNorm)
 
 
 class SelectedWeights(dict[Tensor, Quantizer]):
-    """A dict from parameter to quantizer that also knows each parameter's name in the model."""
+    """A dict from parameter to quantizer that also knows each parameter's name in the model.
+
+    Joined by ``|`` or ``update``, selections keep their names; that of the first one counts.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.names: dict[Tensor, str] = {}
         self.sharded_modules: list[nn.Module] = []  # where fully_shard gathers these weights
+
+    def update(self, other: Mapping[Tensor, Quantizer]) -> None:  # type: ignore[override]
+        """Take over the quantizers of ``other``, and the names that are not known yet."""
+        super().update(other)
+        self.names = {**getattr(other, "names", {}), **self.names}
+        joined = (*self.sharded_modules, *getattr(other, "sharded_modules", ()))
+        self.sharded_modules = list(dict.fromkeys(joined))
+
+    def __or__(self, other: Mapping[Tensor, Quantizer]) -> SelectedWeights:  # type: ignore[override]
+        both = SelectedWeights()
+        both.update(self)
+        both.update(other)
+        return both
+
+    def __ior__(self, other: Mapping[Tensor, Quantizer]) -> SelectedWeights:  # type: ignore[override]
+        self.update(other)
+        return self
 
 
 def select_weights(
@@ -48,6 +68,7 @@ def select_weights(
         quantizer: the set that each selected weight is to end in.
         keep_float: patterns (as in ``fnmatch``) of layer names to leave alone. One that matches
             a container covers its layers. The paper keeps the last layer: ``keep_float=("fc",)``.
+            One that matches nothing is tried without the parts ``module`` of wrappers.
             Matrices of other layers may be named one by one, as the warning names them.
 
     Raises:
@@ -63,10 +84,10 @@ def select_weights(
     candidates = {id(layer._parameters.get("weight")) for _, layer in layers}
     owners = [(n, m) for n, m in _named_modules(model) if _owns_any(m, candidates)]
     others = [(n, p) for n, p in _named_matrices(model) if id(p) not in candidates]
-    _refuse_unmatched(patterns, [name for name, _ in (*owners, *others)])
-    kept = [module for name, module in owners if _matches_any(name, patterns)]
+    kept_names = _matched(patterns, [name for name, _ in (*owners, *others)])
+    kept = [module for name, module in owners if name in kept_names]
     kept_weights = {p for module in kept for p in module._parameters.values() if p is not None}
-    kept_weights |= {matrix for name, matrix in others if _matches_any(name, patterns)}
+    kept_weights |= {matrix for name, matrix in others if name in kept_names}
     for name, layer in layers:
         if layer in kept or layer._parameters.get("weight") in kept_weights:
             continue
@@ -127,23 +148,31 @@ def _warn_of_others(others: list[tuple[str, nn.Parameter]], selected: SelectedWe
         )
 
 
-def _matches_any(name: str, patterns: tuple[str, ...]) -> bool:
-    return any(_matches(name, pattern) for pattern in patterns)
-
-
-def _matches(name: str, pattern: str) -> bool:
-    """Whether the pattern matches the layer or a container around it."""
-    parts = name.split(".")
-    return any(fnmatchcase(".".join(parts[: end + 1]), pattern) for end in range(len(parts)))
-
-
-def _refuse_unmatched(patterns: tuple[str, ...], names: list[str]) -> None:
-    unmatched = [p for p in patterns if not any(_matches(name, p) for name in names)]
+def _matched(patterns: tuple[str, ...], names: list[str]) -> set[str]:
+    """The names that match any pattern; a pattern that matches none is an error."""
+    found = {pattern: _matched_by(pattern, names) for pattern in patterns}
+    unmatched = [pattern for pattern in patterns if not found[pattern]]
     if unmatched:
         raise ValueError(
             f"select_weights: keep_float matched no Linear or Conv layer: {unmatched}; "
             f"layers: {names}"
         )
+    return {name for matched in found.values() for name in matched}
+
+
+def _matched_by(pattern: str, names: list[str]) -> list[str]:
+    """As the names are; if none matches so, without the parts that wrappers add."""
+    as_they_are = [name for name in names if _matches(name.split("."), pattern)]
+    return as_they_are or [
+        name
+        for name in names
+        if _matches([part for part in name.split(".") if part != "module"], pattern)
+    ]
+
+
+def _matches(parts: list[str], pattern: str) -> bool:
+    """Whether the pattern matches the layer or a container around it."""
+    return any(fnmatchcase(".".join(parts[: end + 1]), pattern) for end in range(len(parts)))
 
 
 def _fit_weight(name: str, layer: nn.Module, quantizer: Quantizer) -> nn.Parameter:
