@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from binaryrelax.lab.engine.cpu_products import make_bf16_safe
 from binaryrelax.lab.engine.ranks import Ranks, ranks_of_torchrun, under_torchrun
 
 PRECISIONS = ("bf16", "fp32")
@@ -78,6 +79,8 @@ def this_machine(*, precision: str | None = None, deterministic: bool = False) -
     """
     device = _best_device()
     precision = precision or ("bf16" if device.type == "cuda" else "fp32")
+    if device.type == "cpu" and precision == "bf16":
+        make_bf16_safe()
     with ranks_of_torchrun(device) as ranks:
         yield Machine(device, precision, deterministic, ranks)
 
