@@ -130,6 +130,30 @@ def test_awkward_convolutions_agree(tmp_path):
         assert largest_error(run(tmp_path / "net.onnx", images()), model(images())) < EXACT
 
 
+def test_compiled_parts_export_under_plain_names(tmp_path):
+    model = packed(Perceptron, Uniform(bits=3))
+    x, path = features(28), tmp_path / "net.onnx"
+    expected = model(x).detach()
+    model.first = torch.compile(model.first, backend="eager")
+    model.last = torch.compile(nn.Sequential(model.last), backend="eager")
+    export_onnx(model, x, path)
+    names = [tensor.name for tensor in onnx.load(path).graph.initializer]
+    assert {"first.codes", "first.bias", "last.0.codes", "last.0.bias"} <= set(names)
+    assert largest_error(run(path, x), expected) < EXACT
+
+
+def test_hooks_of_packed_layers_are_in_the_graph(tmp_path):
+    model = packed(awkward_convolutions, Binary())
+    before = model(images()).detach()
+    for layer in (model[2], model[4]):  # the second of them is padded by a hook of its own there
+        layer.register_forward_pre_hook(lambda _, args: (args[0].square(),))
+        layer.register_forward_hook(lambda _, args, output: output + 1)
+    export_onnx(model, images(1), tmp_path / "net.onnx")
+    with torch.no_grad():
+        assert largest_error(model(images()), before) > 0.1
+        assert largest_error(run(tmp_path / "net.onnx", images()), model(images())) < EXACT
+
+
 @pytest.mark.parametrize(
     ("quantizer", "is_matrix"),
     [(Binary(), False), (Ternary(granularity=PerChannel()), True)],

@@ -128,15 +128,6 @@ def test_transposed_convolutions_give_the_size_that_is_asked_for():
 
 
 @EVERY_ENGINE
-def test_channels_last_input_agrees_and_gives_channels_last_output(engine):
-    plain, packed = layer_pair(lambda: nn.Conv2d(4, 6, 3, padding=1), Ternary())
-    x = inputs(2, 4, 5, 5).contiguous(memory_format=torch.channels_last)
-    check_against_float(plain, packed, x, engine)
-    with by_engine(engine), torch.no_grad():
-        assert packed(x).is_contiguous(memory_format=torch.channels_last)
-
-
-@EVERY_ENGINE
 def test_inputs_of_any_stride_agree(engine):
     plain, packed = layer_pair(lambda: nn.Linear(10, 7), Binary())
     check_against_float(plain, packed, inputs(10, 4).t(), engine)
@@ -205,60 +196,6 @@ def test_a_converted_layer_takes_inputs_of_another_precision(engine):
 
 
 @EVERY_ENGINE
-def test_autocast_does_what_it_does_to_the_float_layer(engine):
-    for make, shape in [
-        (lambda: nn.Linear(10, 7), (3, 10)),
-        (lambda: nn.Conv2d(4, 6, 3), (2, 4, 5, 5)),
-    ]:
-        plain, packed = layer_pair(make, Ternary())
-        with torch.autocast("cpu", torch.bfloat16), by_engine(engine), torch.no_grad():
-            found, expected = packed(inputs(*shape)), plain(inputs(*shape))
-        assert found.dtype == torch.bfloat16 and torch.equal(found, expected)
-
-
-@EVERY_ENGINE
-@EVERY_QUANTIZER
-def test_gradients_flow_to_the_input(quantizer, engine):
-    plain, packed = packed_copy(small_network, quantizer)
-    gradients = []
-    for model in (plain, packed):
-        x = IMAGES.clone().requires_grad_()
-        with by_engine(engine):
-            model(x).square().sum().backward()
-        gradients.append(x.grad)
-    assert torch.equal(*gradients)
-    assert all(p.grad is None for m in packed.modules() if isinstance(m, PackedLayer)
-               for p in m.parameters())  # fmt: skip
-
-
-@EVERY_ENGINE
-def test_functions_of_torch_func_see_through_packed_layers(engine):
-    plain, packed = layer_pair(lambda: nn.Linear(4, 3), Ternary())
-    x = inputs(5, 4)
-    with by_engine(engine):
-        assert torch.allclose(torch.func.vmap(packed)(x), plain(x))
-        assert torch.allclose(torch.func.jacrev(packed)(x[0]), plain.weight)
-        assert torch.allclose(torch.func.jacfwd(packed)(x[0]), plain.weight)
-
-
-def test_packed_layers_export_as_codes():
-    plain, packed = packed_copy(small_network, Ternary())
-    expected = plain(IMAGES).detach()
-    exported = torch.export.export(packed, (IMAGES,))
-    assert torch.allclose(exported.module()(IMAGES), expected, atol=1e-6)
-    assert {"0.codes", "0.scale"} <= set(exported.state_dict)  # codes, not float weights
-
-
-def test_compiled_packed_layers_give_the_same():
-    _, packed = packed_copy(small_network, Ternary())
-    with torch.no_grad():
-        expected = packed(IMAGES)
-        compiled = torch.compile(packed, backend="aot_eager", fullgraph=True)
-        assert torch.allclose(compiled(IMAGES), expected, atol=1e-6)
-        assert torch.allclose(compiled(inputs(3, 2, 6, 6)), packed(inputs(3, 2, 6, 6)), atol=1e-6)
-
-
-@EVERY_ENGINE
 def test_not_a_number_comes_through(engine):
     for make, shape in [
         (lambda: nn.Linear(9, 7), (3, 9)),
@@ -272,19 +209,6 @@ def test_not_a_number_comes_through(engine):
             assert torch.allclose(packed(x), plain(x), atol=1e-5, equal_nan=True)
             fast = set_mode(packed, "fast")(x)
         assert fast[0].isfinite().all() and not fast[1:].isfinite().any()
-
-
-@EVERY_ENGINE
-def test_a_bias_that_is_made_trainable_gets_its_gradient(engine):
-    for make, shape in [
-        (lambda: nn.Linear(9, 7), (3, 9)),
-        (lambda: nn.Conv2d(4, 7, 3), (3, 4, 3, 3)),
-    ]:
-        _, packed = layer_pair(make, Binary())
-        packed.bias.requires_grad_()
-        with by_engine(engine):
-            packed(inputs(*shape)).sum().backward()
-        assert torch.equal(packed.bias.grad, torch.full((7,), 3.0))
 
 
 @EVERY_ENGINE

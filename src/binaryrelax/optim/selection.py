@@ -12,7 +12,7 @@ from torch.nn.parameter import UninitializedParameter
 from binaryrelax.optim.arguments import first_few
 from binaryrelax.optim.sharding import drop_gathered_copies, sharded_modules
 from binaryrelax.quantizers import PerLayer, Quantizer
-from binaryrelax.quantizers.wrappers import unwrapped
+from binaryrelax.quantizers.wrappers import plain_name, unwrapped
 
 _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 _LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, *_TRANSPOSED)
@@ -107,7 +107,7 @@ def select_weights(
 def _named_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     """Every module under every name it has, as if no part of the model were compiled."""
     for name, module in model.named_modules(remove_duplicate=False):
-        yield ".".join(part for part in name.split(".") if part != "_orig_mod"), module
+        yield plain_name(name), module
 
 
 def _owns_any(module: nn.Module, candidates: set[int]) -> bool:

@@ -23,7 +23,7 @@ from binaryrelax.packed.manifest import (
 from binaryrelax.packed.placement import place
 from binaryrelax.packed.weights import TERNARY, PackedWeight
 from binaryrelax.packed.writing import write_atomically
-from binaryrelax.quantizers.wrappers import unwrapped
+from binaryrelax.quantizers.wrappers import plain_name, unwrapped
 
 
 def save_packed(
@@ -45,7 +45,7 @@ def save_packed(
         ValueError: no layer of the model is packed, or a part of its state is no tensor.
     """
     model = unwrapped(model)
-    layers = {name: m for name, m in model.named_modules() if isinstance(m, PackedLayer)}
+    layers = {plain_name(n): m for n, m in model.named_modules() if isinstance(m, PackedLayer)}
     if not layers:
         raise ValueError(
             f"save_packed: no layer of {type(model).__name__} is packed; pack(model, weights) first"
@@ -64,14 +64,14 @@ def save_packed(
         entries[name] = LayerEntry(layer.KIND, layer.format, layout, digest)
     packed_names = {f"{name}.{part}" for name in entries for part in ("codes", "scale")}
     digests = {n: digest_of_tensors(t) for n, t in tensors.items() if n not in packed_names}
-    folded = tuple(name for name, m in model.named_modules() if isinstance(m, FoldedNorm))
+    folded = tuple(plain_name(n) for n, m in model.named_modules() if isinstance(m, FoldedNorm))
     manifest = Manifest(entries, digests, tied, folded, about)
     content = save(tensors, metadata={METADATA_KEY: manifest.to_json()})
     write_atomically(Path(path), content)
 
 
 def load_packed(path: str | os.PathLike[str], model: nn.Module) -> nn.Module:
-    """Puts a packed network into a model, in place.
+    """Puts a packed network into a model, in place. Hooks of layers move to the packed ones.
 
     Args:
         path: what ``save_packed`` has written.
@@ -99,7 +99,7 @@ def _stored_codes(weight: PackedWeight, layout: str) -> Tensor:
 
 
 def _state_of(model: nn.Module) -> dict[str, Tensor]:
-    state = model.state_dict()
+    state = {plain_name(name): value for name, value in model.state_dict().items()}
     strangers = [name for name, value in state.items() if not isinstance(value, Tensor)]
     if strangers:
         raise ValueError(

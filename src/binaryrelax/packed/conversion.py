@@ -10,10 +10,11 @@ from torch import Tensor, nn
 from binaryrelax.packed.folding import FoldedNorm, fold, foldable_norms
 from binaryrelax.packed.layer import PackedLayer
 from binaryrelax.packed.layers import PACKED_TYPES, packed_type_of
+from binaryrelax.packed.modules import replace_everywhere
 from binaryrelax.packed.weights import PackedWeight, pack_weight
 from binaryrelax.quantizers import Quantizer
 from binaryrelax.quantizers.dtensors import is_dtensor
-from binaryrelax.quantizers.wrappers import unwrapped
+from binaryrelax.quantizers.wrappers import plain_name, unwrapped
 
 
 @torch.no_grad()
@@ -23,16 +24,17 @@ def pack(
     """Replaces the layers whose weights are in Q by packed ones, in place.
 
     The weights that they unpack are those of the trained model, bit for bit. All or nothing: when
-    a layer cannot be packed, the model stays as it was.
+    a layer cannot be packed, the model stays as it was. Hooks of a layer move to the packed one.
 
     Args:
         model: on any device. Of a model wrapped by DistributedDataParallel or ``torch.compile``,
-            the inner one is packed and returned.
+            the inner one is packed and returned. A layer that ``torch.compile`` wraps alone loses
+            the wrapper: compile after packing.
         weights: what was trained: parameter -> quantizer, as ``select_weights`` gives it.
         fold_batchnorm: also fold each batch normalization that directly follows a packed
-            convolution into its scale and bias. Predictions stay the same up to rounding, the
-            file becomes smaller, and the weights become those of the folded network, with one
-            scale per channel. Needs a model that ``torch.fx`` can trace.
+            convolution, with no hook between them, into its scale and bias. Predictions stay the
+            same up to rounding, the file becomes smaller, and the weights become those of the
+            folded network, with one scale per channel. Needs a model that ``torch.fx`` can trace.
 
     Returns:
         The model, in evaluation mode.
@@ -54,14 +56,6 @@ def pack(
     return model.eval()
 
 
-def replace_everywhere(model: nn.Module, old: nn.Module, new: nn.Module) -> None:
-    """Puts a module into the place of another, under every name that it has."""
-    for parent in list(model.modules()):
-        for name, child in list(parent._modules.items()):  # named_children gives each only once
-            if child is old:
-                setattr(parent, name, new)
-
-
 def _layers_to_pack(model: nn.Module, weights: Mapping[Tensor, Quantizer]) -> dict[str, nn.Module]:
     """The layers that own one of the weights, by name."""
     if packed_type_of(model) is not None:
@@ -69,7 +63,7 @@ def _layers_to_pack(model: nn.Module, weights: Mapping[Tensor, Quantizer]) -> di
             f"pack: the model is a {type(model).__name__} itself, which has no place to put a "
             "packed layer into; wrap it: torch.nn.Sequential(layer)"
         )
-    layers = {name: module for name, module in model.named_modules() if _owns(module, weights)}
+    layers = {plain_name(n): m for n, m in model.named_modules() if _owns(m, weights)}
     for name, layer in layers.items():
         if packed_type_of(layer) is None:
             raise ValueError(

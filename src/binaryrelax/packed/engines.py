@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from binaryrelax.packed.weights import BINARY, TERNARY, PackedWeight, WeightFormat
 from binaryrelax.quantizers import PerGroup
@@ -86,7 +87,7 @@ def _has_triton() -> bool:
 
 
 def _torch_must_see(x: Tensor, bias: Tensor | None) -> bool:
-    """Whether gradients, autocast, torch.func or a tracer need the product as torch operations."""
+    """Whether derivatives, autocast, torch.func or tracers need the product as torch operations."""
     has_gradient = x.requires_grad or (bias is not None and bias.requires_grad)
     return (
         (has_gradient and torch.is_grad_enabled())
@@ -95,6 +96,7 @@ def _torch_must_see(x: Tensor, bias: Tensor | None) -> bool:
         or torch.is_autocast_enabled("cpu" if x.is_cpu else x.device.type)
         or torch.compiler.is_compiling()
         or torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+        or forward_ad._current_level >= 0  # x may carry a tangent
     )
 
 
@@ -118,7 +120,7 @@ def native_linear(weight: PackedWeight) -> Product:
 
 
 def native_convolution(weight: PackedWeight, geometry: dict[str, Any]) -> Product:
-    """A two-dimensional convolution by the C++ kernels; they want channels last."""
+    """A two-dimensional convolution by the C++ kernels, which read and write channels last."""
     form = weight.format
     filters = _native_or_fail().PackedFilters(
         weight.codes, weight.scale, form.shape, form.bits, **geometry
@@ -131,9 +133,20 @@ def native_convolution(weight: PackedWeight, geometry: dict[str, Any]) -> Produc
         height, width = filters.output_size(images.shape[1], images.shape[2])
         y = images.new_empty(len(images), height, width, form.num_rows)
         filters.convolve(_array(images), y.numpy(), _array(bias), fast, _num_threads())
-        return y.permute(0, 3, 1, 2)
+        y = y.permute(0, 3, 1, 2)
+        if _is_channels_last(x):
+            return y
+        # Not contiguous(): strides of one channel or pixel would look like channels last to others.
+        return y.clone(memory_format=torch.contiguous_format)
 
     return product
+
+
+def _is_channels_last(x: Tensor) -> bool:
+    """Whether torch gives a convolution of x in channels last: its strides decide, dense or not."""
+    (_, channels, height, width), (image, channel, row, pixel) = x.shape, x.stride()
+    is_ordered = 0 < channel * channels <= pixel and pixel * width <= row
+    return is_ordered and channel != row * height <= image
 
 
 def triton_linear(weight: PackedWeight) -> Product:

@@ -106,11 +106,14 @@ def _scaled(weight: PackedWeight, factor: Tensor) -> PackedWeight:
 
 
 def _fits(layer: nn.Module | None, norm: nn.Module | None) -> bool:
-    expected = _NORM_OF.get(type(layer)) if layer is not None else None
+    if layer is None:
+        return False
+    expected = _NORM_OF.get(type(layer))
     return (
         expected is not None
         and isinstance(norm, (expected, nn.SyncBatchNorm))
         and norm.running_mean is not None
+        and not (layer._forward_hooks or norm._forward_pre_hooks)  # they see what lies between
     )
 
 

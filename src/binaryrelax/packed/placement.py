@@ -11,12 +11,13 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
-from binaryrelax.packed.conversion import replace_everywhere
 from binaryrelax.packed.file import PackedFile
 from binaryrelax.packed.folding import FoldedNorm
 from binaryrelax.packed.layer import PackedLayer
 from binaryrelax.packed.layers import KINDS, packed_type_of
 from binaryrelax.packed.manifest import digest_of_tensors
+from binaryrelax.packed.modules import modules_by_name, replace_everywhere
+from binaryrelax.quantizers.wrappers import plain_name
 
 _LAZY = (UninitializedParameter, UninitializedBuffer)  # of layers that have not run yet
 
@@ -27,25 +28,27 @@ def place(file: PackedFile, model: nn.Module) -> None:
     Raises:
         PackedFileError: the file is damaged, or of another architecture. The model is as it was.
     """
-    tensors = file.other_tensors()
+    tensors, modules = file.other_tensors(), modules_by_name(model)
     replaced: dict[nn.Module, nn.Module] = {}  # what is there -> what takes its place
     for name in file.manifest.layers:
-        replaced[_named(file, model, name)] = _packed_layer(file, name, model, tensors)
+        module = _named(file, modules, name)
+        replaced[module] = _packed_layer(file, name, module, tensors)
     for name in file.manifest.folded:
-        replaced[_norm(file, model, name)] = FoldedNorm()
+        replaced[_norm(file, name, _named(file, modules, name))] = FoldedNorm()
     kept = _kept_state(model, replaced)
     _check_fit(file, model, replaced, kept)
     for old, new in replaced.items():
         replace_everywhere(model, old, new)
     is_meta = any(tensor.is_meta for tensor in kept.values())
-    model.load_state_dict({n: tensors[n] for n in kept}, strict=False, assign=is_meta)
+    state = {name: tensors[plain_name(name)] for name in kept}
+    model.load_state_dict(state, strict=False, assign=is_meta)
 
 
 def _packed_layer(
-    file: PackedFile, name: str, model: nn.Module, tensors: Mapping[str, Tensor]
+    file: PackedFile, name: str, module: nn.Module, tensors: Mapping[str, Tensor]
 ) -> PackedLayer:
     """The packed layer that takes the place of the model's."""
-    entry, module = file.manifest.layers[name], _named(file, model, name)
+    entry = file.manifest.layers[name]
     packed_type = KINDS[entry.kind]
     if not isinstance(module, packed_type) and packed_type_of(module) is not packed_type:
         raise file.error(f"layer {name!r} is {entry.kind} there, {type(module).__name__} here")
@@ -75,8 +78,7 @@ def _bias_shape(module: Any) -> tuple[int]:
     return (module.out_features if hasattr(module, "out_features") else module.out_channels,)
 
 
-def _norm(file: PackedFile, model: nn.Module, name: str) -> nn.Module:
-    norm = _named(file, model, name)
+def _norm(file: PackedFile, name: str, norm: nn.Module) -> nn.Module:
     if not isinstance(norm, (_BatchNorm, FoldedNorm)):
         raise file.error(
             f"is of another architecture: {name!r} is a folded batch normalization there, "
@@ -107,7 +109,7 @@ def _check_fit(
         where = "not in the file" if different[0] in expected else "not in the model"
         raise file.error(f"is of another architecture: {different[0]!r} is {where}")
     for name, value in kept.items():
-        _check_tensor(file, name, value)
+        _check_tensor(file, plain_name(name), value)
     for first, *others in names_of:
         for other in others:
             if digest_of_tensors(file.tensor(first)) != digest_of_tensors(file.tensor(other)):
@@ -124,9 +126,9 @@ def _names_by_tensor(
     names_of: dict[Any, list[str]] = defaultdict(list)
     for name, module in model.named_modules(remove_duplicate=False):
         for part in replaced[module].state_dict() if module in replaced else ():
-            names_of[module, part].append(f"{name}.{part}")
+            names_of[module, part].append(f"{plain_name(name)}.{part}")
     for name, value in kept.items():
-        names_of[id(value)].append(name)
+        names_of[id(value)].append(plain_name(name))
     return list(names_of.values())
 
 
@@ -150,11 +152,7 @@ def _family(tensor: Tensor) -> str:
     return "bool" if tensor.dtype == torch.bool else "whole"
 
 
-def _named(file: PackedFile, model: nn.Module, name: str) -> nn.Module:
-    try:
-        module = model.get_submodule(name)
-    except AttributeError:
-        module = model
-    if module is model:  # which has no place to put a packed layer into
+def _named(file: PackedFile, modules: Mapping[str, nn.Module], name: str) -> nn.Module:
+    if name == "" or name not in modules:  # the model has no place to put itself into
         raise file.error(f"is of another architecture: there is no {name!r} here")
-    return module
+    return modules[name]

@@ -166,13 +166,15 @@ def pack_weight(weight: Tensor, quantizer: Quantizer) -> PackedWeight:
 
 def _values(codes: Tensor, form: WeightFormat) -> Tensor:
     """codebook[code] in the dtype of the weight, (rows, row length)."""
-    levels = torch.tensor(form.codebook, dtype=form.dtype, device=codes.device)
+    unused = 2**form.bits - len(form.codebook)
+    # Not torch.cat, which autocast refuses for half precision of another kind than its own.
+    entries = (*form.codebook, *[math.nan] * unused)
+    levels = torch.tensor(entries, dtype=form.dtype, device=codes.device)
     if 8 % form.bits:
         return levels[unpack_bits(codes, form.row_length, form.bits).int()]
     # Whole bytes at a time: a table of all 256 is far faster than shifting bit by bit.
-    nothing = levels.new_full((2**form.bits - len(levels),), math.nan)
     every_byte = torch.arange(256, dtype=torch.uint8, device=codes.device).unsqueeze(1)
-    table = torch.cat([levels, nothing])[unpack_bits(every_byte, 8 // form.bits, form.bits).int()]
+    table = levels[unpack_bits(every_byte, 8 // form.bits, form.bits).int()]
     values = torch.nn.functional.embedding(codes.int(), table).reshape(len(codes), -1)
     return values[:, : form.row_length].contiguous()
 

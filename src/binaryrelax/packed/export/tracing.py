@@ -19,11 +19,11 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.utils._pytree import tree_leaves
 
-from binaryrelax.packed.conversion import replace_everywhere
 from binaryrelax.packed.layer import PackedLayer
 from binaryrelax.packed.layers import PackedLinear
+from binaryrelax.packed.modules import name_of_place, replace_everywhere
 from binaryrelax.packed.weights import PackedWeight
-from binaryrelax.quantizers.wrappers import unwrapped
+from binaryrelax.quantizers.wrappers import plain_name, unwrapped
 
 OPSET = 18  # of ONNX, December 2022: what the graphs need, and no newer
 
@@ -82,10 +82,12 @@ def trace(model: nn.Module, example_input: Tensor | tuple[Tensor, ...]) -> Trace
     for name, layer in layers.items():
         dtype = dtypes.get(name, layer.format.dtype)
         is_linear = isinstance(layer, PackedLinear)
-        traced = TracedWeight(_joined(name, "weight"), layer.packed_weight, dtype, is_linear)
+        weight_name = _joined(plain_name(name), "weight")
+        traced = TracedWeight(weight_name, layer.packed_weight, dtype, is_linear)
         memory = (layer.codes.data_ptr(), layer.scale.data_ptr(), layer.format, dtype)
         weights.setdefault(memory, traced)
-        whole.index_of[traced.name] = list(weights).index(memory)
+        parameter = _joined(name_of_place(name), "weight")
+        whole.index_of[parameter] = list(weights).index(memory)
         replace_everywhere(whole, layer, _float_twin(layer, dtype))
     inputs = list(weights.values())
     return TracedNetwork(_export(whole, examples, inputs, num_outputs), inputs)
@@ -136,7 +138,7 @@ def _export(
     graph = program.model_proto
     _forget_sources(graph)
     for tensor in graph.graph.initializer:
-        _rename(graph.graph, tensor, tensor.name.removeprefix("network."))
+        _rename(graph.graph, tensor, plain_name(tensor.name.removeprefix("network.")))
     return graph
 
 
