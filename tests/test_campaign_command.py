@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from binaryrelax.cli import app
 from binaryrelax.lab.engine.checkpoint import checkpoints
 from binaryrelax.lab.recipes import TABLES
+from binaryrelax.lab.transfer import _Part
 
 
 def invoke(*arguments):
@@ -17,10 +18,10 @@ def invoke(*arguments):
 
 
 def test_campaign_moves_from_one_machine_to_another(tmp_path):
-    """Two seconds here and two there; fifteen are kept for checkpoints."""
+    """Five seconds here and five there; fifteen are kept for checkpoints."""
     here, there, state = (tmp_path / name for name in ("here", "there", "state"))
     command = ("campaign", "demo", "--jobs", 2, "--seeds", 2, "--only", "*binary")
-    result = invoke(*command, "--out", here, "--minutes", 17 / 60, "--export-state", state)
+    result = invoke(*command, "--out", here, "--minutes", 20 / 60, "--export-state", state)
     assert result.exit_code == 0, result.output
     assert "4 of 4 runs are to be done" in result.stdout
     assert "demo-float seed 1: begins at epoch 0\n" in result.stdout
@@ -28,7 +29,7 @@ def test_campaign_moves_from_one_machine_to_another(tmp_path):
     assert f"state     {state} (1 parts)" in result.stdout
     saved = [checkpoints(here / "runs" / "demo-float" / f"seed{seed}")[0] for seed in (0, 1)]
 
-    result = invoke(*command, "--out", there, "--minutes", 17 / 60, "--import-state", state)
+    result = invoke(*command, "--out", there, "--minutes", 20 / 60, "--import-state", state)
     assert result.exit_code == 0, result.output
     assert "2 files taken over" in result.stdout
     assert re.search(r"demo-float seed 1: begins at epoch (?!0\n)", result.stdout)
@@ -46,6 +47,16 @@ def test_damaged_state_is_one_line_and_changes_nothing(tmp_path):
     assert result.exit_code == 1
     assert result.stderr == f"binaryrelax: {part} is damaged; export and copy it again\n"
     assert not list(out.rglob("*"))
+
+
+def test_export_that_was_cut_off_is_noted(tmp_path):
+    state = tmp_path / "state"
+    command = ("campaign", "demo", "--minutes", 0)
+    assert invoke(*command, "--out", tmp_path / "x", "--export-state", state).exit_code == 0
+    (state / "newer.part").write_bytes(_Part(0, 2, "0" * 64, b"the first of two").as_bytes())
+    result = invoke(*command, "--out", tmp_path / "out", "--import-state", state)
+    assert result.exit_code == 0, result.output
+    assert f"note: {state}: of 2 parts, number 1 is missing: that export is left" in result.stdout
 
 
 def test_signal_ends_a_campaign_with_checkpoints_and_an_export(tmp_path):

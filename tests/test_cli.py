@@ -30,6 +30,7 @@ MISUSED = {  # arguments that cannot work -> the words that help
     "train demo-binary --set keep_float=nosuch": "keep_float matched no Linear or Conv layer",
     "train demo-binary --set network=nosuch": "no network is called 'nosuch'",
     "train demo-binary --set network=vgg11": "cannot start from another network than vgg11",
+    "train demo-float --set network=vgg11": "vgg11 cannot take images of 28 x 28 pixels",
     "train demo-binary --set growth=1e300": "λ overflows",
     "campaign nothing": "no table is called 'nothing'; there are: cifar10,",
     "campaign cifar10 --only x*": "--only x* matches no recipe",

@@ -39,7 +39,7 @@ class _Entries(Listener):
     def run_started(self, recipe, steps_per_epoch, steps_done):
         self.diary.add(self.name, "resumed" if steps_done else "begun", more=1)
 
-    def step_finished(self):
+    def step_finished(self, num_images):
         self.diary.num_steps += 1
 
     def run_finished(self, result):

@@ -25,8 +25,9 @@ def test_every_engine_computes_the_same_and_is_timed():
         assert record["seconds"] > 0
         assert record["error"] < (0.05 if rounds else 1e-5), record
     assert len(report["convolutions"]) == 5
-    cases = {(r["network"], r["batch"], r["weights"]) for r in report["as_it_comes"]}
-    assert len(cases) == 8 and len(report["as_it_comes"]) == 3 * 8
+    records = report["as_it_comes"]
+    cases = {(r["network"], r["batch"], r["images"], r["weights"]) for r in records}
+    assert len(cases) == 16 and len(records) == 3 * 16
     by_name = {record["file"]: record["times_smaller"] for record in report["files"]}
     assert by_name["1 bit, batch normalization folded"] > 30
     assert by_name["2 bits, batch normalization folded"] > 19

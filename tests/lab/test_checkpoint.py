@@ -86,6 +86,7 @@ def test_a_run_removes_what_a_killed_one_was_writing(tmp_path):
     left.write_bytes(b"half")
     train_tiny(tmp_path)
     assert sorted(files_in(tmp_path)) == [FINAL_NAME, "histograms.json", RESULT_NAME]
+    assert (tmp_path / "checkpoints").is_dir()
 
 
 def truncated(content):

@@ -5,7 +5,14 @@ import pytest
 from rich.console import Console
 
 from binaryrelax.lab.demo import demo_recipes, pack_networks, write_demo_report
-from binaryrelax.lab.engine import FINAL_NAME, RESULT_NAME, Listener, Machine, RunOptions
+from binaryrelax.lab.engine import (
+    FINAL_NAME,
+    HISTOGRAMS_NAME,
+    RESULT_NAME,
+    Listener,
+    Machine,
+    RunOptions,
+)
 from binaryrelax.lab.jobs import carry_out, jobs_of
 from binaryrelax.lab.progress import Clock, LiveProgress, PlainProgress
 from tests.lab.command import files_in
@@ -83,9 +90,21 @@ def test_resume_notices_a_changed_checkpoint(recipes, tmp_path):
     run_demo(tmp_path, recipes)
     path = tmp_path / "tiny-bwn" / FINAL_NAME
     path.write_bytes(path.read_bytes()[:-1] + b"\x01")
+    before = files_in(tmp_path)
+    with pytest.raises(ValueError, match=r"tiny-bwn holds a finished run .*not the one that its"):
+        run_demo(tmp_path, recipes, resume=True)
+    assert files_in(tmp_path) == before
+
+
+def test_report_of_a_demo_whose_histograms_are_gone(recipes, tmp_path):
+    run_demo(tmp_path, recipes)
+    for method in ("binary", "ternary"):
+        (tmp_path / f"tiny-{method}" / HISTOGRAMS_NAME).unlink()
     listener = Counting()
     run_demo(tmp_path, recipes, resume=True, listener=listener)
-    assert listener.trained == ["bwn"]
+    assert listener.kept == list(METHODS)
+    write_demo_report(tmp_path, recipes, [])
+    assert (tmp_path / "report.html").is_file() and (tmp_path / "picture.png").is_file()
 
 
 def test_demo_recipes_are_the_five_methods():

@@ -1,6 +1,8 @@
 """Nothing that was trained is lost without a word."""
 
 import pytest
+import torch
+from safetensors.torch import save_file
 from typer.testing import CliRunner
 
 from binaryrelax.cli import app
@@ -12,6 +14,12 @@ from tests.lab.command import files_in
 from tests.lab.interrupted import FINISHED, HALF_DONE, train_on_noise
 
 FLOAT, BINARY = (find_recipe(name).with_epochs(1) for name in ("demo-float", "demo-binary"))
+IMPOSSIBLE = {  # what cannot begin -> why
+    "--init nothing": "nothing, the network that demo-binary@1 starts from, cannot be read",
+    "--init rubbish": "rubbish, the network that demo-binary@1 starts from, cannot be read",
+    "--init other": "cannot start from another network than small-conv",
+    "--set held_out=99999": "held_out=99999: it must be above 0 and below 10000",
+}
 WAYS_OUT = "; --resume goes on with it, --overwrite begins anew\n"
 
 
@@ -58,6 +66,27 @@ def test_overwrite_begins_anew(tmp_path):
     assert result.exit_code == 0, result.output
     assert "resumed" not in result.stdout
     assert read_json(tmp_path / RESULT_NAME)["seed"] == 0
+
+
+@pytest.fixture(scope="module")
+def starts(tmp_path_factory):
+    """A folder with files that no run of the demo can start from."""
+    folder = tmp_path_factory.mktemp("starts")
+    (folder / "rubbish").write_text("no tensors")
+    save_file({"fc.weight": torch.zeros(2, 3)}, folder / "other")
+    return folder
+
+
+@pytest.mark.parametrize("options", IMPOSSIBLE)
+def test_nothing_is_overwritten_by_a_run_that_cannot_begin(options, starts, tmp_path, monkeypatch):
+    train_on_noise([Job(FLOAT, 0, tmp_path / FLOAT.name), Job(BINARY, 0, tmp_path)], HALF_DONE)
+    before = files_in(tmp_path)
+    monkeypatch.chdir(starts)
+    command = ("train", "demo-binary", "--epochs", 1, "--out", tmp_path, "--overwrite")
+    result = invoke(*command, *options.split())
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)
+    assert IMPOSSIBLE[options] in result.stderr
+    assert files_in(tmp_path) == before
 
 
 @pytest.mark.parametrize("name", ["report.html", "picture.png", RESULT_NAME])

@@ -2,6 +2,7 @@
 
 import io
 import re
+import time
 from dataclasses import replace
 
 import pytest
@@ -114,7 +115,7 @@ def test_table_with_the_longest_names_and_numbers_loses_nothing(width):
     progress.run_started(recipes[0], 391, 0)
     progress.run_finished({"recipe": {"name": recipes[0].name}, "seconds": 123456.0})
     progress.run_started(recipe, 391, 391 * 298)
-    progress.step_finished()
+    progress.step_finished(128)
     progress.epoch_finished(record)
     progress.images_per_second = progress.speeds[recipe.name] = 123456.0
     lines = drawn(progress)
@@ -148,6 +149,37 @@ def test_a_process_that_is_not_the_first_gets_no_result(tmp_path):
         with display(terminal(80), [recipe]) as progress:
             progress.run_started(recipe, 2, 0)
             progress.run_finished({})
+
+
+class Counting(Listener):
+    """Counts the images of each epoch."""
+
+    def __init__(self):
+        self.epochs = [0]
+
+    def step_finished(self, num_images):
+        self.epochs[-1] += num_images
+
+    def epoch_finished(self, record):
+        self.epochs.append(0)
+
+
+@pytest.mark.parametrize("batch_size", [16, 20, 99_999_999])
+def test_speed_counts_images_not_batches(batch_size, tmp_path):
+    """Of 32 images the last batch may have fewer than the others."""
+    heard, recipe = Counting(), replace(tiny_recipe("float"), batch_size=batch_size)
+    follow(heard, [recipe], tmp_path)
+    assert heard.epochs == [32] * 4 + [0]
+
+
+def test_speed_is_that_of_the_epoch():
+    progress = PlainProgress(terminal(80), [tiny_recipe("float")])
+    progress.run_started(progress.recipes[0], 2, 1)
+    progress.step_finished(16)
+    time.sleep(0.01)
+    record = {"epoch": 0, "phase": None, "lr": 0.1, "train_loss": 1.0, "accuracy": 10.0}
+    progress.epoch_finished(record)
+    assert 0 < progress.images_per_second <= 1600
 
 
 def test_notes_stand_above_the_table():

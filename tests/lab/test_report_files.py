@@ -1,6 +1,7 @@
 """Which files a report takes, and what it says about those that it does not."""
 
 import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -76,6 +77,42 @@ def test_incomplete_result_is_refused_with_the_reason(key, value, reason):
     assert reason in problem_of({**result, key: value})
 
 
+@pytest.mark.parametrize(
+    ("keys", "value", "reason"),
+    [
+        (["seconds"], "x", "its seconds are not a number"),
+        (["summary", "last"], 10**400, "not valid JSON (a number beyond measure)"),
+        (["recipe", "lr"], -(10**400), "not valid JSON (a number beyond measure)"),
+        (["summary", "in_q"], [], "its in_q is neither true nor false"),
+        (["environment", "git_commit"], [], "its git_commit is not a name"),
+        (["environment", "device"], "\ud800", "it holds characters that do not exist"),
+        (["recipe", "name"], "\ud800", "it holds characters that do not exist"),
+    ],
+    ids=["seconds", "last", "lr", "in_q", "git_commit", "device", "name"],
+)
+@pytest.mark.parametrize("page", ["report.html", "report.md"])
+def test_strange_result_is_left_out_and_does_not_fail_the_report(
+    keys, value, reason, page, tmp_path
+):
+    write_result(tmp_path, made_up_result(cifar10_resnet20("bwn")))
+    result = made_up_result(cifar10_resnet20("binary"))
+    inner = result
+    for key in keys[:-1]:
+        inner[key] = inner = dict(inner[key])
+    inner[keys[-1]] = value
+    (tmp_path / "seed9.json").write_text(json.dumps(result))
+    summary = write_report(tmp_path, tmp_path / page)
+    [note] = summary.notes
+    assert note.startswith("seed9.json is left out: ") and reason in note
+    assert summary.num_runs == 1
+
+
+def test_name_of_a_file_may_be_any_bytes(tmp_path):
+    write_result(tmp_path, made_up_result(cifar10_resnet20("bwn")))
+    (tmp_path / os.fsdecode(b"seed\xff.json")).write_text("{")
+    assert write_report(tmp_path, tmp_path / "r.html").notes[0].startswith("seed?.json is left out")
+
+
 def test_unfinished_run_is_not_dropped_in_silence(tmp_path):
     write_result(tmp_path, made_up_result(cifar10_resnet20("bwn")))
     (tmp_path / "run" / "checkpoints").mkdir(parents=True)
@@ -91,13 +128,13 @@ def test_copies_of_a_run_count_once(tmp_path):
     assert collection.notes == ["Copies of a run that is counted once already: run/result.json"]
 
 
-def test_two_results_of_one_seed_are_both_counted_and_noted(tmp_path):
+def test_two_results_of_one_seed_are_both_shown_and_noted(tmp_path):
     recipe = cifar10_resnet20("float")
     write_result(tmp_path / "a", made_up_result(recipe, last=90.0))
     write_result(tmp_path / "b", made_up_result(recipe, last=91.0))
     collection = collect_runs(tmp_path)
     assert len(collection.runs) == 2
-    assert "cifar10-resnet20-float, seed 0: 2 different results, all counted" in collection.notes[0]
+    assert "cifar10-resnet20-float, seed 0: 2 different results, their mean" in collection.notes[0]
 
 
 def test_run_with_other_settings_than_its_recipe_is_noted(tmp_path):

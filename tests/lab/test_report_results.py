@@ -204,6 +204,17 @@ def test_page_escapes_what_it_is_given(tmp_path):
     assert page.count("</script>") == 2
 
 
+def test_markdown_escapes_what_it_is_given(tmp_path):
+    result = made_up_result(cifar10_resnet20("binary"))
+    result["recipe"] |= {"name": "<script>\nx|y**z_`", "method": "[a](b)"}
+    (tmp_path / "result.json").write_text(json.dumps(result))
+    write_report(tmp_path, tmp_path / "tables.md")
+    lines = (tmp_path / "tables.md").read_text().splitlines()
+    assert r"| Network |  | \[a\](b) |" in lines
+    first = r"| **&lt;script&gt; x\|y\*\*z\_\`** | best of Phase II | 90.30 |"
+    assert first in lines
+
+
 def test_curves_that_never_leave_one_hundred_percent_are_drawn(tmp_path):
     result = made_up_result(demo_binary())
     for record in result["epochs"]:

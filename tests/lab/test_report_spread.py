@@ -1,10 +1,14 @@
 """Figures over seeds: their spread, and whether differences are more than chance."""
 
+import re
+
 import pytest
 
 from binaryrelax.lab.recipes import cifar10_resnet20
 from binaryrelax.lab.report.collection import collect_runs
+from binaryrelax.lab.report.curves import curve_of
 from binaryrelax.lab.report.grids import by_recipe, comparisons, paper_grids
+from binaryrelax.lab.report.results_page import results_page
 from binaryrelax.lab.report.spread import is_beyond_chance, spread_of
 from tests.lab.made_up import made_up_result, write_result
 
@@ -17,6 +21,48 @@ def test_differences_are_taken_seed_by_seed(tmp_path):
     [pair] = comparisons(paper_grids(by_recipe(collect_runs(tmp_path).runs)))
     assert pair.gains == pytest.approx([0.1, 0.2, 0.15])
     assert is_beyond_chance(pair.gains)  # though both methods spread over ten points
+
+
+@pytest.fixture
+def repeated(tmp_path):
+    """One seed: BWN trained once on each of two machines, BinaryRelax on three."""
+    trained = {"bwn": (80.0, 80.4), "binary": (81.0, 81.1, 81.2)}
+    for method, lasts in trained.items():
+        for machine, last in enumerate(lasts):
+            result = made_up_result(cifar10_resnet20(method), last=last)
+            write_result(tmp_path / f"machine{machine}", result)
+    return tmp_path
+
+
+def test_several_runs_of_one_seed_are_one_difference(repeated):
+    runs = collect_runs(repeated).runs
+    assert len(runs) == 5
+    [pair] = comparisons(paper_grids(by_recipe(runs)))
+    assert pair.gains == pytest.approx([81.1 - 80.2])
+    assert not is_beyond_chance(pair.gains)
+
+
+def test_several_runs_of_one_seed_have_no_deviation_over_seeds(repeated):
+    [pair] = comparisons(paper_grids(by_recipe(collect_runs(repeated).runs)))
+    assert str(pair.relaxed.last) == "81.10" and pair.relaxed.last.count == 1
+    assert str(pair.baseline.best) == "80.50"
+
+
+def test_the_page_counts_seeds_not_runs(repeated):
+    page = results_page(collect_runs(repeated)).html()
+    assert "With fewer than 3 seeds each, nobody knows how much of it is chance" in page
+    assert "last epoch 81.10 %, 1 seed<" in page
+    assert "(3 seeds)" not in page
+    [row] = re.findall(r"<tr[^>]*><th[^>]*>seeds</th>.*?</tr>", page)
+    assert re.findall(r"\d+", re.sub(r"<[^>]+>", " ", row)) == ["0", "1", "1", "0", "0"]
+
+
+def test_a_curve_is_the_mean_over_seeds(repeated):
+    write_result(repeated, made_up_result(cifar10_resnet20("binary"), seed=1, last=85.1))
+    runs = by_recipe(collect_runs(repeated).runs)["cifar10-resnet20-binary"]
+    curve = curve_of(runs)
+    assert (curve.num_seeds, curve.values[-1]) == (2, 83.1)
+    assert (curve.low[-1], curve.high[-1]) == (81.1, 85.1)
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,13 @@ from typer.testing import CliRunner
 from binaryrelax.cli import app
 from binaryrelax.lab.engine import RESULT_NAME, sole_use
 from binaryrelax.lab.engine.ranks import Ranks
+from binaryrelax.lab.jobs import job_with_ancestor
+from binaryrelax.lab.recipes import find_recipe
 from tests.lab.command import files_in, finish, kill, run, start, wait_for_line, wait_until
 from tests.lab.errors import one_line
+from tests.lab.interrupted import train_on_noise
 
+BINARY = find_recipe("demo-binary").with_epochs(1)
 TRAIN = ("train", "demo-float", "--epochs", "2", "--checkpoint-every", "1", "--out")
 
 
@@ -111,6 +115,16 @@ def test_a_second_process_is_turned_away_until_the_first_is_dead(tmp_path):
     assert f"{folder} holds a run of demo-float@2 (checkpoints/step-" in errors
     assert errors.endswith("; --resume goes on with it, --overwrite begins anew\n")
     assert not (folder / ".lock").exists()
+
+
+def test_the_lock_of_a_process_that_was_killed_goes_with_the_next_one(tmp_path):
+    ancestor, job = job_with_ancestor(BINARY, seed=0, out=tmp_path, initial=None)
+    train_on_noise([ancestor])
+    for folder in (ancestor.folder, job.folder):
+        (folder / ".lock").touch()  # as SIGKILL leaves it
+    status, _, errors = invoke("train", BINARY.name, "--out", tmp_path, "--resume")
+    assert (status, errors) == (0, "")
+    assert not list(tmp_path.rglob(".lock"))
 
 
 def test_a_second_campaign_is_turned_away(tmp_path):

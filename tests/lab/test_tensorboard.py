@@ -97,7 +97,7 @@ class Counting(Listener):
 
     done = 0
 
-    def step_finished(self):
+    def step_finished(self, num_images):
         self.done += 1
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import os
+import shutil
 import tarfile
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from binaryrelax.lab.campaign import Campaign
 from binaryrelax.lab.transfer import _Part, export_files, import_files
 from tests.lab.campaigns import Diary, carry_on, evidence, small_table, stopping_after
+from tests.lab.command import files_in
 from tests.lab.errors import one_line
 
 MIB = 1 << 20
@@ -86,7 +88,7 @@ def test_large_files_are_cut_into_parts_and_batches(tmp_path):
     assert "of 5 parts, number 2 is missing; copy all batches into it" in message
 
 
-@pytest.mark.parametrize("position", [3, 20, 40, 120, 255, 256, 1000, -1])
+@pytest.mark.parametrize("position", [3, 20, 22, 40, 120, 255, 256, 1000, -1])
 def test_flipped_bit_is_noticed_wherever_it_is(position, state, tmp_path):
     content = bytearray(state.read_bytes())
     content[position] ^= 1
@@ -142,6 +144,60 @@ def test_new_export_replaces_the_old_one(state, tmp_path):
     assert [path.name for path in import_files(tmp_path / "state", tmp_path / "target")] == [
         "newer"
     ]
+
+
+@pytest.fixture
+def two_exports(tmp_path, monkeypatch):
+    """A folder with a whole export, and one with a newer state, both of several parts."""
+    monkeypatch.setattr("binaryrelax.lab.transfer.PART_BYTES", 4096)
+    file = tmp_path / "source" / "file"
+    file.parent.mkdir()
+    for name in ("older", "newer"):
+        file.write_bytes(os.urandom(20_000) + name.encode())
+        export_files(tmp_path / "source", [file], tmp_path / name)
+    return tmp_path / "older", tmp_path / "newer"
+
+
+def arrived(folder, target):
+    """What an import brings, and the notes on it."""
+    notes = []
+    [file] = import_files(folder, target, notes.append)
+    return file.read_bytes()[-5:], notes
+
+
+def test_export_that_fails_leaves_the_older_one(two_exports, tmp_path):
+    older, newer = two_exports
+    before = files_in(older)
+    third = sorted(newer.rglob("*.part"))[2].relative_to(newer)
+    (older / third).mkdir()  # where no file can be written
+    with pytest.raises(OSError, match="cannot be written"):
+        export_files(tmp_path / "source", [tmp_path / "source" / "file"], older)
+    assert files_in(older) == before
+    (older / third).rmdir()
+    assert arrived(older, tmp_path / "target") == (b"older", [])
+
+
+def test_export_that_was_killed_is_passed_over_with_a_note(two_exports, tmp_path):
+    older, newer = two_exports
+    for path in sorted(newer.rglob("*.part"))[:2]:
+        shutil.copy(path, older / path.relative_to(newer))
+    (older / "batch-0" / ".0a1b2c3d-002.part.9f8e7d6c.part").write_bytes(b"half")
+    content, [note] = arrived(older, tmp_path / "target")
+    assert content == b"older"
+    assert note.startswith(f"{older}: of 8 parts, number 2, 3, 4, 5, 6, 7 is missing: that export")
+    file = tmp_path / "source" / "file"
+    parts = export_files(tmp_path / "source", [file], older)
+    assert sorted(older.rglob("*.part")) == sorted(parts)
+    assert arrived(older, tmp_path / "target") == (b"newer", [])
+
+
+def test_two_exports_of_which_none_is_whole_are_refused(two_exports, tmp_path):
+    older, newer = two_exports
+    shutil.copytree(newer, older / "newer")
+    for folder in (older / "batch-0", older / "newer" / "batch-0"):
+        sorted(folder.iterdir())[1].unlink()
+    message = refusal(older, tmp_path / "target")
+    assert "of 8 parts, number 1 is missing; copy all batches into it" in message
 
 
 def test_campaign_goes_on_elsewhere_to_the_same_bits(tmp_path):

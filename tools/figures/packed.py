@@ -47,13 +47,15 @@ def packed_as_it_comes() -> str:
     """Whole networks without any setting: milliseconds, and how many times faster than torch."""
     records = read(PACKED)["as_it_comes"]
     rows = []
-    for case in dict.fromkeys((r["network"], r["batch"], r["weights"]) for r in records):
-        mine = [r for r in records if (r["network"], r["batch"], r["weights"]) == case]
-        base, *packed = (r["seconds"] for r in mine)
+    cases: dict[tuple[str, ...], list[float]] = {}
+    for r in records:
+        case = NETWORK_NAMES[r["network"]], str(r["batch"]), r["images"], r["weights"]
+        cases.setdefault(case, []).append(r["seconds"])
+    for case, (base, *packed) in cases.items():
         times = [f"{1e3 * seconds:.2f} ms, {base / seconds:.1f}×" for seconds in packed]
-        rows.append((NETWORK_NAMES[case[0]], str(case[1]), case[2], f"{1e3 * base:.2f} ms", *times))
-    headings = ("network", "batch", "weights", "torch float32", "packed, exact", "packed, fast")
-    return table(headings, rows)
+        rows.append((*case, f"{1e3 * base:.2f} ms", *times))
+    headings = ("network", "batch", "images", "weights", "torch float32", "packed, exact")
+    return table((*headings, "packed, fast"), rows)
 
 
 def packed_linear() -> str:

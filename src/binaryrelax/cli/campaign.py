@@ -91,7 +91,8 @@ def campaign(
             sole_use((job.folder for job in plan.missing()), machine.ranks),
         ):
             if import_state is not None:
-                say(console, f"{len(import_files(import_state, out))} files taken over")
+                files = import_files(import_state, out, lambda line: say(console, f"note: {line}"))
+                say(console, f"{len(files)} files taken over")
             num_missing = len(plan.missing())
             say(console, f"{num_missing} of {len(all_jobs)} runs are to be done")
             try:

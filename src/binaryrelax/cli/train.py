@@ -88,7 +88,10 @@ def train(
             out = out or Path("runs") / chosen.name / f"seed{seed}"
             jobs = job_with_ancestor(chosen, seed=seed, out=out, initial=init)
             refuse_impossible(jobs)
-        prepare_folder(out)
+        if resume and jobs[-1].is_finished():
+            jobs = [job for job in jobs if job.is_finished()]  # nothing needs an ancestor any more
+        else:
+            prepare_folder(out)
         options = RunOptions(resume=resume, checkpoint_every=checkpoint_every)
         with this_machine(precision=precision, deterministic=deterministic) as machine:
             console = Console(quiet=not machine.ranks.is_first)

@@ -20,6 +20,7 @@ from binaryrelax.lab.engine import (
     train,
 )
 from binaryrelax.lab.engine.checkpoint import forget_checkpoints
+from binaryrelax.lab.engine.feasibility import refuse_bad_start
 from binaryrelax.lab.recipes import Recipe, find_recipe
 
 TOO_SMALL_FOR_THREADS = ("small-conv",)
@@ -58,7 +59,8 @@ def carry_out(
     """Trains one network after the other and returns their results.
 
     With `options.resume`, finished ones are kept. Without, neither results nor checkpoints of
-    before can be mistaken for new ones, whenever this ends.
+    before can be mistaken for new ones, whenever this ends; they go once the first of the new runs
+    can begin.
 
     Args:
         jobs: in an order that has each network after the one that it starts from.
@@ -67,10 +69,10 @@ def carry_out(
         listener: who hears of the progress.
         options: those of each run.
     """
-    if not options.resume and machine.ranks.is_first:
-        for job in jobs:
-            (job.folder / RESULT_NAME).unlink(missing_ok=True)
-            forget_checkpoints(job.folder)
+    if not options.resume:
+        machine.ranks.in_turn(lambda: refuse_bad_start(jobs, data))
+        if machine.ranks.is_first:
+            _forget_runs(jobs)
     results = []
     with enough_threads([job.recipe for job in jobs], machine):
         for job in jobs:
@@ -80,6 +82,12 @@ def carry_out(
                 continue
             results.append(train(job, data, machine=machine, listener=listener, options=options))
     return results
+
+
+def _forget_runs(jobs: list[Job]) -> None:
+    for job in jobs:
+        (job.folder / RESULT_NAME).unlink(missing_ok=True)
+        forget_checkpoints(job.folder)
 
 
 @contextmanager

@@ -72,18 +72,19 @@ class _Watching(Listener):
         self.running = recipe  # last: a display may draw from a thread of its own
         self.clock.skip(steps_done / steps_per_epoch)
         self.clock.start()
-        self._epoch_began, self._steps_before = time.perf_counter(), steps_done
+        self._epoch_began, self._num_images = time.perf_counter(), 0
 
-    def step_finished(self) -> None:
+    def step_finished(self, num_images: int) -> None:
         """Only counts."""
         self.steps_done += 1
+        self._num_images += num_images
         self.clock.advance(1 / self.steps_per_epoch)
 
     def epoch_finished(self, record: dict[str, Any]) -> None:
         """Measures the speed."""
-        now, steps = time.perf_counter(), self.steps_done - self._steps_before
-        self.images_per_second = steps * self.running.batch_size / (now - self._epoch_began)
-        self._epoch_began, self._steps_before = now, self.steps_done
+        now = time.perf_counter()
+        self.images_per_second = self._num_images / (now - self._epoch_began)
+        self._epoch_began, self._num_images = now, 0
 
 
 class PlainProgress(_Watching):

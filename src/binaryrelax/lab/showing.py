@@ -17,6 +17,7 @@ from binaryrelax.lab.engine import (
     RunOptions,
     RunStopped,
     Several,
+    recipe_in,
     refuse_losing_runs,
     refuse_other_runs,
     sole_use,
@@ -65,7 +66,9 @@ class Showing:
             ValueError: a folder holds another run, or one that would be lost, or is in use.
             OSError: a file cannot be written, or images not be read; it says how to go on then.
         """
-        with sole_use((job.folder for job in self._unfinished(options)), machine.ranks):
+        # Finished ones too, which the others start from: no process may replace them meanwhile.
+        used = self.jobs if self._unfinished(options) else []
+        with sole_use((job.folder for job in used), machine.ranks):
             if options.resume:
                 refuse_other_runs(self.jobs, machine.precision)
             elif not overwrite:
@@ -107,7 +110,7 @@ class Showing:
                 raise OSError(f"{error}; to go on: {self.again}") from error
 
     def _has_begun(self, job: Job) -> bool:
-        return job.is_finished() or bool(checkpoints(job.folder))
+        return recipe_in(job.folder) is not None or bool(checkpoints(job.folder))
 
     def _say_what_was_kept(self, stop: RunStopped) -> None:
         """Three lines after an interruption: what there is, and how to go on."""

@@ -4,6 +4,7 @@ import hashlib
 import io
 import re
 import tarfile
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -35,24 +36,32 @@ def export_files(root: Path, files: list[Path], folder: Path) -> list[Path]:
     """Writes `files`, which lie under `root`, as parts into ``batch-K`` folders of `folder`.
 
     A part has at most 15 MiB and a batch at most 60 MiB. They replace those of an earlier export
-    to that folder. Returns the parts.
+    to that folder, once all of them are there. Returns the parts.
     """
     archive = _pack(root, files)
     size = PART_BYTES - HEADER_BYTES
     pieces = [archive[start : start + size] for start in range(0, len(archive), size)]
-    digest, paths = hashlib.sha256(archive).hexdigest(), []
-    for number, piece in enumerate(pieces):
-        path = folder / f"batch-{number // PARTS_PER_BATCH}" / f"{digest[:8]}-{number:03d}.part"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(_Part(number, len(pieces), digest, piece).as_bytes())
-        paths.append(path)
-    for old in set(folder.glob(PART_PATTERN)) - set(paths):
-        old.unlink()
+    digest, old = hashlib.sha256(archive).hexdigest(), set(folder.glob(PART_PATTERN))
+    paths = []
+    try:
+        for number, piece in enumerate(pieces):
+            name = f"batch-{number // PARTS_PER_BATCH}/{digest[:8]}-{number:03d}.part"
+            paths.append(folder / name)
+            paths[-1].parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(paths[-1], _Part(number, len(pieces), digest, piece).as_bytes())
+    except BaseException:
+        _remove(set(paths) - old)
+        raise
+    _remove(old - set(paths))
     return paths
 
 
-def import_files(folder: Path, root: Path) -> list[Path]:
+def import_files(
+    folder: Path, root: Path, note: Callable[[str], None] = lambda line: None
+) -> list[Path]:
     """Joins the parts anywhere under `folder` and writes the files under `root`.
+
+    An export that was cut off is passed over if there is a whole one, and `note` is told.
 
     Raises:
         ValueError: a part is missing or damaged, or would be written elsewhere; nothing has been
@@ -60,12 +69,13 @@ def import_files(folder: Path, root: Path) -> list[Path]:
     """
     archives: dict[str, dict[int, _Part]] = {}
     for path in sorted(folder.rglob("*.part")):
-        part = _read_part(path)
-        archives.setdefault(part.archive, {})[part.number] = part
+        if not path.name.startswith("."):  # else it was being written when its process was killed
+            part = _read_part(path)
+            archives.setdefault(part.archive, {})[part.number] = part
     if not archives:
         raise ValueError(f"--import-state {folder}: there are no .part files in it")
     contents: dict[str, bytes] = {}
-    for digest, parts in archives.items():
+    for digest, parts in _whole_ones(archives, folder, note).items():
         contents |= _unpack(_join(digest, parts, folder), folder)
     for name, content in contents.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -81,6 +91,11 @@ def _pack(root: Path, files: list[Path]) -> bytes:
             entry.size = path.stat().st_size
             archive.addfile(entry, io.BytesIO(path.read_bytes()))
     return buffer.getvalue()
+
+
+def _remove(paths: Iterable[Path]) -> None:
+    for path in paths:
+        path.unlink(missing_ok=True)
 
 
 def _unpack(archive: bytes, folder: Path) -> dict[str, bytes]:
@@ -117,15 +132,34 @@ def _read_part(path: Path) -> _Part:
     return _Part(int(number), int(count), archive, content)
 
 
-def _join(digest: str, parts: dict[int, _Part], folder: Path) -> bytes:
-    count = next(iter(parts.values())).count
+def _whole_ones(
+    archives: dict[str, dict[int, _Part]], folder: Path, note: Callable[[str], None]
+) -> dict[str, dict[int, _Part]]:
+    """The archives of which all parts are there."""
+    whole = {digest: parts for digest, parts in archives.items() if not _lacking(parts)}
+    for parts in archives.values():
+        lacking = _lacking(parts)
+        if lacking and not whole:
+            raise ValueError(f"--import-state {folder}: {lacking}; copy all batches into it")
+        if lacking:
+            note(f"{folder}: {lacking}: that export is left out, a whole one is taken")
+    return whole
+
+
+def _lacking(parts: dict[int, _Part]) -> str | None:
+    """Which parts of an archive are not there, in words; None if all are."""
+    count = _count(parts)
     lacking = [str(number) for number in range(count) if number not in parts]
-    if lacking:
-        raise ValueError(
-            f"--import-state {folder}: of {count} parts, number {', '.join(lacking)} is missing; "
-            "copy all batches into it"
-        )
-    whole = b"".join(parts[number].content for number in range(count))
+    return f"of {count} parts, number {', '.join(lacking)} is missing" if lacking else None
+
+
+def _count(parts: dict[int, _Part]) -> int:
+    """How many parts the archive should have."""
+    return next(iter(parts.values())).count
+
+
+def _join(digest: str, parts: dict[int, _Part], folder: Path) -> bytes:
+    whole = b"".join(parts[number].content for number in range(_count(parts)))
     if hashlib.sha256(whole).hexdigest() != digest:
         raise ValueError(f"--import-state {folder}: a header is damaged; export and copy it again")
     return whole

@@ -24,6 +24,7 @@ from binaryrelax.lab.bench.timing import Say, interleaved_apart
 from binaryrelax.lab.models import build_network
 
 NETWORKS = ("resnet18", "resnet20")
+LAYOUTS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 
 
 def measure_convolutions(say: Say, effort: Effort) -> list[dict[str, Any]]:
@@ -77,17 +78,19 @@ def measure_network(say: Say, effort: Effort) -> list[dict[str, Any]]:
 def measure_as_it_comes(say: Say, effort: Effort) -> list[dict[str, Any]]:
     """Part (d): whole networks with no setting touched: nothing folded, torch's own threads."""
     records = []
-    for network, batch, (title, quantizer) in product(NETWORKS, effort.images, SETS.items()):
-        x = torch.randn(batch, 3, 32, 32, generator=torch.Generator().manual_seed(2))
-        x = x.contiguous(memory_format=torch.channels_last)
-        packed = _packed(network, quantizer, fold=False)
-        sides = {"torch float32": bound(_network(network, quantizer), x)}
+    cases = product(NETWORKS, effort.images, LAYOUTS, SETS)
+    for network, batch, layout, title in cases:
+        images = torch.randn(batch, 3, 32, 32, generator=torch.Generator().manual_seed(2))
+        x = images.contiguous(memory_format=LAYOUTS[layout])
+        floats = _network(network, SETS[title]).to(memory_format=LAYOUTS[layout])
+        packed = _packed(network, SETS[title], fold=False)
+        sides = {"torch float32": bound(floats, x)}
         sides |= {f"packed, {mode}": bound(_in_mode(packed, mode), x) for mode in MODES}
         seconds = interleaved_apart(sides, effort.repetitions)
+        case = {"network": network, "batch": batch, "images": layout, "weights": title}
         for name in sides:
-            record = {"network": network, "batch": batch, "weights": title, "engine": name}
-            records.append({**record, "seconds": seconds[name]})
-            say(f"  {network}, batch {batch}, {title}: {told(records[-1])}")
+            records.append({**case, "engine": name, "seconds": seconds[name]})
+            say(f"  {network}, batch {batch}, {layout}, {title}: {told(records[-1])}")
     return records
 
 

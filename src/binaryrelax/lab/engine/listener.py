@@ -18,8 +18,11 @@ class Listener:
     def run_started(self, recipe: Recipe, steps_per_epoch: int, steps_done: int) -> None:
         """Training begins, or goes on after `steps_done` steps."""
 
-    def step_finished(self) -> None:
-        """One more step is done. Called often: must be cheap and must not read the device."""
+    def step_finished(self, num_images: int) -> None:
+        """One more step is done, with so many images, those of all processes.
+
+        Called often: must be cheap and must not read the device.
+        """
 
     def epoch_finished(self, record: dict[str, Any]) -> None:
         """An epoch is over; `record` is its entry of ``result.json``."""
@@ -52,9 +55,9 @@ class Several(Listener):
         for listener in self.listeners:
             listener.run_started(recipe, steps_per_epoch, steps_done)
 
-    def step_finished(self) -> None:
+    def step_finished(self, num_images: int) -> None:
         for listener in self.listeners:
-            listener.step_finished()
+            listener.step_finished(num_images)
 
     def epoch_finished(self, record: dict[str, Any]) -> None:
         for listener in self.listeners:

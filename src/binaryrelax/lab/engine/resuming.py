@@ -13,21 +13,25 @@ def load_saved(job: Job, precision: str, note: Callable[[str], None]) -> dict[st
     """The newest checkpoint in the job's folder that is whole; None if there is none.
 
     Raises:
-        ValueError: the folder holds another run, finished or not.
+        ValueError: the folder holds another run, finished or not, or a finished one whose network
+            is lost.
     """
     saved = load_newest(job.folder, note)
     _refuse_difference(job.folder, saved, {**job.identity, "precision": precision})
+    _refuse_lost_network(job)
     return saved
 
 
 def refuse_other_runs(jobs: Iterable[Job], precision: str) -> None:
     """A `ValueError` before anything is done if a folder holds another run than its job.
 
-    What a job starts from may not be there yet: it is compared when the turn of the job comes.
+    Or this one, finished, but without its network. What a job starts from may not be there yet: it
+    is compared when the turn of the job comes.
     """
     for job in jobs:
         saved = load_newest(job.folder, note=lambda line: None)  # it is told when it is resumed
         _refuse_difference(job.folder, saved, {**job.settings, "precision": precision})
+        _refuse_lost_network(job)
 
 
 def refuse_losing_runs(jobs: Iterable[Job]) -> None:
@@ -64,6 +68,16 @@ def _refuse_difference(folder: Path, saved: dict[str, Any] | None, wanted: dict[
                 f"{folder} holds {kind} with {' and '.join(differences)}; ask for the same, give "
                 "another --out, or remove that folder to begin anew"
             )
+
+
+def _refuse_lost_network(job: Job) -> None:
+    """Trained again it may be another one: the result must not make way for it unasked."""
+    lost = job.what_is_lost() if _result_in(job.folder) else None
+    if lost:
+        raise ValueError(
+            f"{job.folder} holds a finished run of {job.recipe.name}, but {lost}; bring it back, "
+            "or begin anew (--overwrite, or remove that folder)"
+        )
 
 
 def _result_in(folder: Path) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from binaryrelax import BinaryRelax, measure, monitor
 from binaryrelax.lab.data import ImageSource
-from binaryrelax.lab.engine.checkpoint import forget_checkpoints, save_checkpoint
+from binaryrelax.lab.engine.checkpoint import FOLDER_NAME, forget_checkpoints, save_checkpoint
 from binaryrelax.lab.engine.environment import describe_environment
 from binaryrelax.lab.engine.files import (
     FINAL_NAME,
@@ -139,8 +139,8 @@ class _Run:
     def _train_epoch(self, trainer: Trainer) -> None:
         with ExitStack() as watching:
             self._watch_last_step(trainer, watching)
-            for _ in trainer.steps():
-                self.listener.step_finished()
+            for num_images in trainer.steps():
+                self.listener.step_finished(num_images)
                 if trainer.steps_in_epoch:  # never between an epoch's last step and its record
                     self._stop_if_asked(trainer)
                     self._watch_last_step(trainer, watching)
@@ -196,7 +196,7 @@ class _Run:
         self.histograms.snapshots = saved["histograms"]
 
     def _prepare_folder(self, *, keep_checkpoints: bool) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / FOLDER_NAME).mkdir(parents=True, exist_ok=True)
         remove_unfinished(self.folder)
         (self.folder / RESULT_NAME).unlink(missing_ok=True)
         if not keep_checkpoints:

@@ -97,8 +97,11 @@ class Trainer:
         names = self.weights.names
         return {names[w]: None if is_float else q for w, q in self.weights.items()}
 
-    def steps(self) -> Iterator[None]:
-        """Takes the steps that the current epoch still needs, one each time it is asked to."""
+    def steps(self) -> Iterator[int]:
+        """Takes the steps that the current epoch still needs, one each time it is asked to.
+
+        Yields the number of images of each, those of all processes.
+        """
         if self.steps_in_epoch == 0:
             self.loss_sum.zero_()
         plan = EpochPlan(
@@ -112,9 +115,10 @@ class Trainer:
         self.model.train()
         for batch in self.data.train_batches(plan=plan, skip=self.steps_in_epoch):
             self._set_learning_rate()
+            num_images = self._images_in_step()
             self._step(*batch)
             self.num_steps += 1
-            yield
+            yield num_images
 
     def epoch_record(self) -> dict[str, Any]:
         """The entry of the epoch just ended in ``result.json``; an infinite λ is "inf"."""
@@ -212,9 +216,13 @@ class Trainer:
         """The loss, weighted so that its mean over processes is the mean over images."""
         if not self.machine.ranks.is_group:
             return loss
+        world_size = self.machine.ranks.share.world_size
+        return loss * (num_images * world_size / self._images_in_step())
+
+    def _images_in_step(self) -> int:
+        """How many images the next step has, in all processes together."""
         done = self.steps_in_epoch * self.recipe.batch_size
-        in_batch = min(self.recipe.batch_size, self.data.num_train - done)
-        return loss * (num_images * self.machine.ranks.share.world_size / in_batch)
+        return min(self.recipe.batch_size, self.data.num_train - done)
 
     def _prepare_replay(self) -> None:
         if isinstance(self.optimizer, BinaryRelax):

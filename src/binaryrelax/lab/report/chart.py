@@ -106,7 +106,7 @@ def tick_step(span: float) -> float:
 
 
 def _legend_button(curve: Curve, position: int) -> str:
-    seeds = f" ({curve.num_runs} seeds)" if curve.num_runs > 1 else ""
+    seeds = f" ({curve.num_seeds} seeds)" if curve.num_seeds > 1 else ""
     return element(
         "button",
         swatch(curve.method),
@@ -150,7 +150,7 @@ def _accuracy_panel(chart: Chart, across: Axis, layout: Layout, clip: str) -> st
 def _curve(curve: Curve, position: int, across: Axis, up: Axis) -> str:
     points = [(across(i + 1), up(value)) for i, value in enumerate(curve.values)]
     parts = [polyline(points)]
-    if curve.num_runs > 1:
+    if curve.num_seeds > 1:
         limits = zip(curve.low, curve.high, strict=True)
         parts.insert(0, band([(across(i + 1), up(a), up(b)) for i, (a, b) in enumerate(limits)]))
     if len(points) <= MOST_DOTS:

@@ -44,7 +44,8 @@ def collect_runs(folder: Path) -> Collection:
         raise ValueError(f"{folder} is not a folder; looked for {LOOKED_FOR}")
     runs, notes = [], []
     for path in _json_files(folder):
-        source = path.relative_to(folder).as_posix()
+        name = path.relative_to(folder).as_posix()
+        source = name.encode(errors="replace").decode()  # a name may be any bytes
         try:
             runs.append(_read(path, source))
         except (OSError, ValueError, RecursionError) as error:
@@ -70,7 +71,7 @@ def problem_of(result: Any) -> str | None:
     if wrong or "quantizer" not in result["recipe"]:
         return f"its recipe is not complete ({wrong or 'quantizer is missing'})"
     wrong = _wrong_kind({k: v for k, v in result.items() if v is not None}, OPTIONAL, needed=False)
-    return wrong or _wrong_numbers(result) or _wrong_layers(result)
+    return wrong or _wrong_numbers(result) or _wrong_layers(result) or _wrong_circumstances(result)
 
 
 def _json_files(folder: Path) -> Iterable[Path]:
@@ -83,10 +84,10 @@ def _json_files(folder: Path) -> Iterable[Path]:
 
 def _read(path: Path, source: str) -> FinishedRun:
     try:
-        result = json.loads(path.read_bytes())
+        result = json.loads(path.read_bytes(), parse_int=_whole_number)
     except ValueError as error:
         raise ValueError(f"it is not valid JSON ({error})") from error
-    problem = problem_of(result)
+    problem = problem_of(result) or _unwritable(result)
     if problem:
         raise ValueError(problem)
     return FinishedRun(result, source=source)
@@ -136,6 +137,32 @@ def _wrong_layers(result: dict[str, Any]) -> str | None:
     if not isinstance(layers, list) or not all(isinstance(layer, dict) for layer in layers):
         return "its layers are not a list of records"
     return None
+
+
+def _wrong_circumstances(result: dict[str, Any]) -> str | None:
+    seconds, commit = result.get("seconds"), (result.get("environment") or {}).get("git_commit")
+    if not (seconds is None or _is_number(seconds)):
+        return "its seconds are not a number"
+    if not isinstance(commit, str | None):
+        return "its git_commit is not a name"
+    if not isinstance(result["summary"].get("in_q"), bool | None):
+        return "its in_q is neither true nor false"
+    return None
+
+
+def _unwritable(result: Any) -> str | None:
+    try:
+        json.dumps(result, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return "it holds characters that do not exist"  # half of a surrogate pair
+    return None
+
+
+def _whole_number(digits: str) -> int:
+    """A number of hundreds of digits is none of ours, and no float could be compared with it."""
+    if not math.isfinite(float(digits)):
+        raise ValueError("a number beyond measure")
+    return int(digits)
 
 
 def _is_number(value: Any) -> bool:

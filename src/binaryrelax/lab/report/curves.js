@@ -19,7 +19,7 @@ for (const chart of document.querySelectorAll(".chart[data-chart]")) {
       row.insertCell().append(text("span", "", `swatch ${curve.method}`), curve.label);
       row.insertCell().textContent = `${value.toFixed(2)} %`;
       const hard = curve.hard?.[epoch] ?? null;
-      const limits = curve.runs ? `${curve.low[epoch].toFixed(2)} to ${curve.high[epoch].toFixed(2)}` : "";
+      const limits = curve.seeds ? `${curve.low[epoch].toFixed(2)} to ${curve.high[epoch].toFixed(2)}` : "";
       row.insertCell().textContent =
         [limits, hard === null ? "" : `if hard now ${hard.toFixed(2)} %`].filter(Boolean).join(", ");
     });

@@ -1,6 +1,6 @@
 """What is drawn of runs: the accuracy of each method after each epoch, and λ."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from statistics import fmean
@@ -11,7 +11,7 @@ from binaryrelax.lab.report.runs import FinishedRun
 
 @dataclass(frozen=True)
 class Curve:
-    """Accuracies of one method by epoch; with several runs the mean, and the limits around it.
+    """Accuracies of one method by epoch; with several seeds the mean, and the limits around it.
 
     Args:
         projected: the accuracy if the weights were made hard, where it was measured and differs.
@@ -23,7 +23,7 @@ class Curve:
     low: list[float]
     high: list[float]
     projected: list[float | None]
-    num_runs: int
+    num_seeds: int
 
 
 @dataclass(frozen=True)
@@ -63,9 +63,9 @@ def chart_of(groups: Sequence[Sequence[FinishedRun]]) -> Chart:
 
 
 def curve_of(runs: Sequence[FinishedRun]) -> Curve:
-    """The curve of runs that differ in their seeds."""
-    epochs = [_present(values) for values in zip_longest(*[run.accuracies for run in runs])]
-    hard = [_present(values) for values in zip_longest(*[_projected(run) for run in runs])]
+    """The curve of runs that differ in their seeds; of several with the same seed the mean."""
+    epochs = _by_epoch((run.seed, run.accuracies) for run in runs)
+    hard = _by_epoch((run.seed, _projected(run)) for run in runs)
     return Curve(
         method=runs[0].method,
         label=runs[0].label,
@@ -73,8 +73,20 @@ def curve_of(runs: Sequence[FinishedRun]) -> Curve:
         low=[round(min(values), 2) for values in epochs],
         high=[round(max(values), 2) for values in epochs],
         projected=[round(fmean(values), 2) if values else None for values in hard],
-        num_runs=len(runs),
+        num_seeds=len({run.seed for run in runs}),
     )
+
+
+def _by_epoch(curves: Iterable[tuple[int, list[float | None]]]) -> list[list[float]]:
+    """For each epoch the values of all seeds that have one."""
+    seeds: dict[int, list[list[float | None]]] = {}
+    for seed, values in curves:
+        seeds.setdefault(seed, []).append(values)
+    means = [
+        [fmean(values) if values else None for values in map(_present, zip_longest(*same))]
+        for same in seeds.values()
+    ]
+    return [_present(values) for values in zip_longest(*means)]
 
 
 def _projected(run: FinishedRun) -> list[float | None]:
@@ -88,8 +100,8 @@ def _present(values: Sequence[float | None]) -> list[float]:
 
 def _curve_json(curve: Curve) -> dict[str, Any]:
     content = {"method": curve.method, "label": curve.label, "values": curve.values}
-    if curve.num_runs > 1:
-        content |= {"low": curve.low, "high": curve.high, "runs": curve.num_runs}
+    if curve.num_seeds > 1:
+        content |= {"low": curve.low, "high": curve.high, "seeds": curve.num_seeds}
     if any(value is not None for value in curve.projected):
         last = max(i for i, value in enumerate(curve.projected) if value is not None)
         content["hard"] = curve.projected[: last + 1]

@@ -101,4 +101,4 @@ def _difference(cell: Cell | None) -> Entry:
 
 
 def _seeds(cell: Cell | None) -> Entry:
-    return NOTHING if cell is None else Entry(str(len(cell.runs)))
+    return NOTHING if cell is None else Entry(str(cell.num_seeds))

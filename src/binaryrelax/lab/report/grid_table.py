@@ -1,5 +1,6 @@
 """A grid as a table of HTML or Markdown: the paper's figure and ours below each other."""
 
+import re
 from html import escape
 
 from binaryrelax.lab.recipes import METHOD_NAMES
@@ -22,11 +23,11 @@ def grid_html(grid: Grid) -> str:
 
 def grid_markdown(grid: Grid) -> str:
     """The table as Markdown."""
-    names = [METHOD_NAMES.get(method, method) for method in grid.methods]
+    names = [_plain_markdown(METHOD_NAMES.get(method, method)) for method in grid.methods]
     rows = [["Network", "", *names], ["---"] * (2 + len(names))]
     for row in grid.rows:
         for number, line in enumerate(lines_of(row, grid)):
-            name = f"**{row.label}**" if number == 0 else ""
+            name = f"**{_plain_markdown(row.label)}**" if number == 0 else ""
             rows.append([name, line.label, *(_in_markdown(entry) for entry in line.entries)])
     return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
 
@@ -47,6 +48,11 @@ def _in_html(entry: Entry) -> str:
     text = escape(entry.text)
     kind = None if entry.kind == "plain" else entry.kind
     return element("td", element("strong", text) if entry.is_bold else text, class_=kind)
+
+
+def _plain_markdown(text: str) -> str:
+    """Names may come from a file of anybody: nothing in them is markup, or ends a cell."""
+    return re.sub(r"([\\`*_\[\]|~])", r"\\\1", escape(" ".join(text.split()), quote=False))
 
 
 def _in_markdown(entry: Entry) -> str:

@@ -13,7 +13,7 @@ from binaryrelax.lab.recipes import (
     find_recipe,
 )
 from binaryrelax.lab.report.runs import FinishedRun
-from binaryrelax.lab.report.spread import Spread, differences, spread_of
+from binaryrelax.lab.report.spread import Figure, Spread, by_seed, differences, spread_of
 
 BASELINE_OF = {"binary": "bwn", "ternary": "twn"}
 Runs = dict[str, list[FinishedRun]]
@@ -31,22 +31,30 @@ class Cell:
     @property
     def last(self) -> Spread | None:
         """The accuracy after the last epoch."""
-        return spread_of(run.last for run in self.runs)
+        return self._spread(lambda run: run.last)
 
     @property
     def best(self) -> Spread | None:
         """The best accuracy of Phase II."""
-        return spread_of(run.best for run in self.runs)
+        return self._spread(lambda run: run.best)
 
     @property
     def last_top5(self) -> Spread | None:
         """Top-5 after the last epoch, where it was measured."""
-        return spread_of(run.result["epochs"][-1].get("accuracy_top5") for run in self.runs)
+        return self._spread(lambda run: run.result["epochs"][-1].get("accuracy_top5"))
 
     @property
     def best_top5(self) -> Spread | None:
         """The best top-5 of Phase II, where it was measured."""
-        return spread_of(_best_top5(run) for run in self.runs)
+        return self._spread(_best_top5)
+
+    @property
+    def num_seeds(self) -> int:
+        """How many seeds the runs have; several may have the same."""
+        return len({run.seed for run in self.runs})
+
+    def _spread(self, figure: Figure) -> Spread | None:
+        return spread_of(by_seed(self.runs, figure).values())
 
 
 @dataclass(frozen=True)

@@ -28,14 +28,15 @@ def write_picture(path: Path, runs: list[FinishedRun]) -> None:
 def picture_bytes(groups: list[list[FinishedRun]]) -> bytes:
     """The content of that file: the same runs give the same bytes.
 
-    Each group is one method with several seeds; the histograms are those of its first.
+    Each group is one method with several seeds; the histograms are those of its first, if there.
     """
     figure = Figure(figsize=SIZE_INCHES, dpi=DOTS_PER_INCH, facecolor="white")
     left, right = figure.add_gridspec(
         1, 2, width_ratios=(1.15, 1), left=0.05, right=0.985, top=0.88, bottom=0.17, wspace=0.1
     )
     _draw_curves(figure.add_subplot(left), groups)
-    _draw_histograms(figure, right, [group[0] for group in groups if group[0].is_relaxed])
+    relaxed = [group[0] for group in groups if group[0].is_relaxed]
+    _draw_histograms(figure, right, [run for run in relaxed if run.histograms])
     return figure_bytes(figure)
 
 

@@ -25,7 +25,7 @@ def without_copies(runs: list[FinishedRun]) -> tuple[list[FinishedRun], list[str
         if len(same) > 1:
             places = _some(run.source for run in same)
             notes.append(
-                f"{name}, seed {seed}: {len(same)} different results, all counted: {places}"
+                f"{name}, seed {seed}: {len(same)} different results, their mean counts: {places}"
             )
     return [run for same in kept.values() for run in same], notes
 

@@ -7,7 +7,7 @@ from binaryrelax.lab.report.chart import SMALL, chart_svg, swatch
 from binaryrelax.lab.report.curves import chart_of
 from binaryrelax.lab.report.page import details, facts_table, shown
 from binaryrelax.lab.report.runs import FinishedRun
-from binaryrelax.lab.report.spread import spread_of
+from binaryrelax.lab.report.spread import by_seed, spread_of
 from binaryrelax.lab.report.svg import element
 
 LAYER_COLUMNS = {
@@ -22,9 +22,10 @@ LAYER_COLUMNS = {
 
 def recipe_section(name: str, runs: list[FinishedRun], index: int) -> str:
     """The settings of a recipe, and its runs; `index` tells it from the others on the page."""
-    last = spread_of(run.last for run in runs)
-    seeds = "1 seed" if len(runs) == 1 else f"{len(runs)} seeds"
-    figures = element("span", escape(f"last epoch {last} %, {seeds}"), class_="quiet")
+    lasts = by_seed(runs, lambda run: run.last)
+    seeds = "1 seed" if len(lasts) == 1 else f"{len(lasts)} seeds"
+    text = f"last epoch {spread_of(lasts.values())} %, {seeds}"
+    figures = element("span", escape(text), class_="quiet")
     return details(
         swatch(runs[0].method) + element("b", escape(name)) + " " + figures,
         details("Settings", facts_table([runs[0].result["recipe"]])),

@@ -38,13 +38,25 @@ def spread_of(values: Iterable[float | None]) -> Spread | None:
     return Spread(fmean(known), stdev(known) if len(known) > 1 else None, len(known))
 
 
+def by_seed(runs: Iterable[FinishedRun], figure: Figure) -> dict[int, float]:
+    """A figure of each seed that has it: of several runs of one seed the mean.
+
+    Runs of one seed differ by the rounding of their machines: they are not runs of new seeds.
+    """
+    found: dict[int, list[float]] = {}
+    for run in runs:
+        value = figure(run)
+        if value is not None:
+            found.setdefault(run.seed, []).append(value)
+    return {seed: fmean(values) for seed, values in found.items()}
+
+
 def differences(
     ours: Iterable[FinishedRun], theirs: Iterable[FinishedRun], figure: Figure
 ) -> list[float]:
-    """A figure of our runs minus that of theirs, for each seed that both have."""
-    others = {run.seed: figure(run) for run in theirs}
-    pairs = [(figure(run), others.get(run.seed)) for run in ours]
-    return [mine - other for mine, other in pairs if mine is not None and other is not None]
+    """A figure of our runs minus that of theirs, one for each seed that both have."""
+    mine, others = by_seed(ours, figure), by_seed(theirs, figure)
+    return [mine[seed] - others[seed] for seed in mine if seed in others]
 
 
 def is_beyond_chance(values: Sequence[float]) -> bool:
