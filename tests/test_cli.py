@@ -9,7 +9,7 @@ import torch
 from typer.testing import CliRunner
 
 from binaryrelax import __main__ as main_module, __version__
-from binaryrelax.cli import COMMANDS, app
+from binaryrelax.cli import COMMANDS, app, run
 from binaryrelax.cli.bench import BENCHES
 from binaryrelax.lab.recipes import ALL_RECIPES, plain
 
@@ -177,6 +177,37 @@ def test_version():
 )
 def test_wrong_usage_exits_with_2(arguments):
     assert invoke(*arguments).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("nothing", "No such command 'nothing'"),
+        ("train", "Missing argument 'recipe'"),
+        ("train demo-float --epochs 0", "Invalid value for '--epochs'"),
+        ("train demo-float --bogus", "No such option: --bogus"),
+        ("", None),
+    ],
+)
+def test_what_the_parser_refuses_is_one_line(arguments, words, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["binaryrelax", *arguments.split()])
+    assert run() == 2
+    said = capsys.readouterr()
+    if words is None:
+        assert "Usage" in said.out and said.err == ""
+    else:
+        assert said.err.startswith(f"binaryrelax: {words}") and said.err.count("\n") == 1
+        assert said.err.endswith("--help` shows what there is\n")
+
+
+def test_bench_looks_at_its_out_before_it_measures(tmp_path):
+    (tmp_path / "file").touch()
+    result = invoke("bench", "projection", "--out", str(tmp_path / "file" / "x.json"))
+    assert result.exit_code == 1
+    assert (
+        result.stderr
+        == f"binaryrelax: --out {tmp_path}/file is a file; give the name of a folder\n"
+    )
 
 
 def test_out_that_is_a_file_is_one_line(tmp_path):

@@ -1,7 +1,9 @@
 import pytest
+import torch
 from safetensors.torch import save_file
 
-from binaryrelax.lab.engine import Job, train
+from binaryrelax.lab.engine import Job, Listener, train
+from binaryrelax.lab.engine.network import load_network
 from binaryrelax.lab.models import build_network
 from tests.lab.errors import one_line
 from tests.lab.tiny import tiny_data, tiny_recipe
@@ -32,3 +34,46 @@ def test_another_network_is_refused_in_few_words(name, num_classes, word, tmp_pa
     words = refusal(path, tmp_path)
     assert word in words and "--init" in words
     assert len(words) < 400
+
+
+@pytest.mark.parametrize(
+    ("name", "save"),
+    [("net.safetensors", save_file), ("net.pth", torch.save), ("net.pt", torch.save)],
+)
+def test_files_of_safetensors_and_of_torch_are_read(name, save, tmp_path):
+    state = build_network("small-conv", 1, 10).state_dict()
+    save(state, tmp_path / name)
+    found = load_network(tmp_path / name, tiny_recipe("binary"))
+    assert found.keys() == state.keys()
+    assert all(torch.equal(found[key], state[key]) for key in state)
+
+
+class Hostile:
+    def __reduce__(self):
+        return print, ("executed",)
+
+
+@pytest.mark.parametrize(
+    "content", [build_network("small-conv", 1, 10), {"model": {}}, [1], Hostile()]
+)
+def test_nothing_but_tensors_is_read_of_torchs_files(content, tmp_path, capsys):
+    torch.save(content, tmp_path / "net.pth")
+    words = refusal(tmp_path / "net.pth", tmp_path)
+    assert words.endswith("or a state dict of torch") and len(words) < 400
+    assert capsys.readouterr().out == ""
+
+
+class Notes(Listener):
+    def __init__(self):
+        self.lines = []
+
+    def note(self, line):
+        self.lines.append(line)
+
+
+@pytest.mark.parametrize(("method", "epochs"), [("binary", 1), ("binary", 4), ("bwn", 1)])
+def test_a_run_without_phase_one_says_so(method, epochs, tmp_path):
+    start, notes = tmp_path / "start.safetensors", Notes()
+    save_file(build_network("small-conv", 1, 10).state_dict(), start)
+    train(Job(tiny_recipe(method, epochs), 0, tmp_path / "run", start), tiny_data(), listener=notes)
+    assert any("too short" in line for line in notes.lines) == (method == "binary" and epochs == 1)

@@ -39,13 +39,25 @@ app = typer.Typer(
 def run() -> int:
     """Runs the command with the arguments of the process and returns its exit status."""
     try:
-        app()
-    except KeyboardInterrupt:
+        status = app(standalone_mode=False)
+    except (KeyboardInterrupt, typer.Abort):
         complain("interrupted")
         return 128 + signal.SIGINT
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else int(end.code is not None)
-    return 0
+    except Exception as error:
+        return _complain_of_usage(error)
+    return status if isinstance(status, int) else 0
+
+
+def _complain_of_usage(error: Exception) -> int:
+    """What typer says of wrong arguments, in one line; its errors have no common public class."""
+    if not hasattr(error, "format_message"):
+        raise error
+    message = " ".join(error.format_message().split()).removesuffix(".")
+    if message:  # without any argument, it has shown the help already
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context else "binaryrelax"
+        complain(f"{message}; `{command} --help` shows what there is")
+    return error.exit_code
 
 
 def _say_version(wanted: bool) -> None:

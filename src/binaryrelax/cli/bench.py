@@ -11,6 +11,7 @@ from binaryrelax.cli.errors import UsageError, one_line_errors
 from binaryrelax.cli.options import DebugOption
 from binaryrelax.cli.speech import say
 from binaryrelax.lab.engine import write_json
+from binaryrelax.lab.jobs import prepare_folder
 
 # Each is the function bench_NAME in the file of that name in `binaryrelax.lab.bench`.
 BENCHES = ("step", "convolutions", "projection", "packed", "packed_gpu", "monitor")
@@ -49,10 +50,10 @@ def bench(
             raise UsageError(f"bench {what}: there are {', '.join(BENCHES)}")
         if sweep and what != "packed_gpu":
             raise UsageError(f"bench {what} --sweep: only packed_gpu has other plans to try")
+        target = out or Path(f"bench-{what}.json")
+        prepare_folder(target.parent)  # before the minutes that measuring takes
         measure = getattr(import_module(f"binaryrelax.lab.bench.{what}"), f"bench_{what}")
         choices = {"sweep": True} if sweep else {}
         measured = measure(lambda line: say(console, line), **choices)
-        target = out or Path(f"bench-{what}.json")
-        target.parent.mkdir(parents=True, exist_ok=True)
         write_json(target, measured)
         say(console, f"written to {target}")

@@ -38,7 +38,9 @@ def train(
     ] = None,
     init: Annotated[
         Path | None,
-        typer.Option(help="Start from this safetensors file instead of a float ancestor."),
+        typer.Option(
+            help="Start from this file (safetensors, or torch's .pth) instead of a float ancestor."
+        ),
     ] = None,
     seed: SeedOption = 0,
     epochs: Annotated[
@@ -76,7 +78,7 @@ def train(
         binaryrelax train demo-ternary --epochs 3 --set lr=0.05 --tensorboard
 
         torchrun --nproc-per-node 4 -m binaryrelax train imagenet-resnet18-ternary
-            --data /imagenet --init resnet18.safetensors
+            --data /imagenet --init resnet18.pth
     """
     with one_line_errors(debug or context.obj):
         with usage_errors():

@@ -28,13 +28,22 @@ def new_network(recipe: Recipe, data: ImageSource, seed: int) -> nn.Module:
 
 
 def load_network(path: Path, recipe: Recipe) -> dict[str, Tensor]:
-    """The tensors of a safetensors file; a `ValueError` that names the file if it is not one."""
+    """The tensors of a safetensors file, or of a state dict that torch has saved as .pt or .pth.
+
+    A `ValueError` names a file that is something else. Of torch's files only tensors are read.
+    """
     try:
-        return load_file(path)
-    except Exception as error:  # safetensors raises an error of its own kind
+        if path.suffix not in (".pt", ".pth"):
+            return load_file(path)
+        tensors = torch.load(path, map_location="cpu", weights_only=True)
+        if not all(isinstance(value, Tensor) for value in tensors.values()):
+            raise ValueError("it is no state dict")
+        return tensors
+    except Exception as error:  # safetensors and pickle raise errors of their own kinds
+        reason = shorten(str(error), 160, placeholder=" ...")
         raise ValueError(
-            f"{path}, the network that {recipe.name} starts from, cannot be read ({error}); "
-            "give a safetensors file with --init"
+            f"{path}, the network that {recipe.name} starts from, cannot be read ({reason}); "
+            "give a safetensors file with --init, or a state dict of torch"
         ) from error
 
 

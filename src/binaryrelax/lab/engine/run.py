@@ -127,6 +127,8 @@ class _Run:
                 "give an --out on a disk that all of them share"
             )
         self.listener.run_started(self.recipe, trainer.steps_per_epoch, trainer.num_steps)
+        if self.recipe.is_relaxed and self.recipe.phase_two_epoch == 0:
+            self.listener.note("  too short for a Phase I: λ = ∞ from the first step on")
         while trainer.epoch < self.recipe.epochs:
             self._train_epoch(trainer)
         result = {}
