@@ -102,7 +102,7 @@ def test_the_command_survives_signals_in_both_networks(tmp_path, whole_command):
     assert lines[1].startswith("A checkpoint was written: demo-float@1 stopped after 0.")
     assert lines[2] == "To go on: the same command with --resume"
 
-    said, status, lines = stop(signal.SIGTERM, tmp_path, when="[2/2] demo-ternary@1")
+    said, status, lines = stop(signal.SIGTERM, tmp_path, when="  too short for a Phase I")
     assert "[1/2] demo-float@1: Float, resumed at epoch 0." in said
     assert evidence(tmp_path / "demo-float@1") == whole_command[0]
     assert status == 143 and len(lines) == 3

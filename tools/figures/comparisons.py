@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from binaryrelax.lab.recipes import find_recipe
+from binaryrelax.lab.recipes.demo_questions import from_random_weights
 from binaryrelax.lab.recipes.search import (
     BINARY_CONNECT,
     EXACT,
@@ -25,6 +27,7 @@ from figures.evidence import (
 )
 
 Pairs = dict[str, tuple[str, str]]  # what is compared: our recipe, the other
+PAPER = "demo-paper-{}"
 DECAYS: dict[str, Change] = {"1e-4": {}, "3e-4": MORE_DECAY}
 FIGURES = {
     "last epoch": last,
@@ -38,12 +41,20 @@ def rival_groups() -> dict[str, Pairs]:
     """BinaryRelax and BinaryConnect, by how they were trained."""
     groups = {words: _rivals_on_cifar(end) for end, words in SCHEDULES.items()}
     groups["annealed, held-out images"] = pairs_of_tries({}, BINARY_CONNECT)
-    groups["the demo"] = {
-        f"the demo, {epochs} epochs, {bits}": (f"demo-{relaxed}{end}", f"demo-{baseline}{end}")
-        for epochs, end in ((10, ""), (12, "@12"))
+    groups["the demo, the paper's schedule"] = _rivals_of_the_demo("the paper's schedule", PAPER)
+    groups["the demo, annealed"] = _rivals_of_the_demo("annealed", "demo-{}", "demo-{}@12")
+    return groups
+
+
+def _rivals_of_the_demo(schedule: str, *names: str) -> Pairs:
+    return {
+        f"the demo, {schedule}, {find_recipe(name.format(relaxed)).epochs} epochs, {bits}": (
+            name.format(relaxed),
+            name.format(baseline),
+        )
+        for name in names
         for bits, (baseline, relaxed) in BITS.items()
     }
-    return groups
 
 
 def _rivals_on_cifar(schedule: str) -> Pairs:
@@ -72,7 +83,13 @@ def exact_pairs() -> Pairs:
 
 def start_pairs() -> Pairs:
     """From the trained float network and from random weights."""
-    return pairs_of_tries({}, FROM_RANDOM_WEIGHTS)
+    pairs = pairs_of_tries({}, FROM_RANDOM_WEIGHTS)
+    for bits, (_, method) in BITS.items():
+        relaxed = find_recipe(f"demo-{method}")
+        as_long, as_dear = from_random_weights(relaxed)
+        pairs[f"the demo, {bits}"] = relaxed.name, as_long.name
+        pairs[f"the demo, {bits}, equal cost"] = relaxed.name, as_dear.name
+    return pairs
 
 
 def one_bit_pairs() -> Pairs:

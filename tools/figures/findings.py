@@ -6,6 +6,7 @@ from statistics import fmean
 from typing import Any
 
 from binaryrelax.lab.recipes import METHOD_NAMES, NETWORK_NAMES, Cosine, Recipe, find_recipe
+from binaryrelax.lab.recipes.demo_questions import STRENGTHS as STRENGTHS_OF_THE_DEMO
 from binaryrelax.lab.recipes.methods import PAPER_METHODS
 from binaryrelax.lab.recipes.search import (
     BINARY_CONNECT,
@@ -22,7 +23,9 @@ from figures.evidence import (
     SCHEDULES,
     best,
     best_of_all,
+    differences,
     final_strength,
+    gain,
     last,
     late,
     runs_of,
@@ -73,6 +76,29 @@ def strengths() -> str:
     return table(("λ at the end of Phase I", *headings), rows)
 
 
+def strengths_of_the_demo() -> str:
+    """The same for the demo, and by how much each λ is ahead of the demo's own."""
+    columns = {bits: recipes_by_strength(*pair) for bits, pair in BITS.items()}
+    rows = []
+    for recipes in zip(*columns.values(), strict=True):
+        cells = []
+        for recipe, (_, method) in zip(recipes, BITS.values(), strict=True):
+            gains = differences(recipe.name, f"demo-{method}", last)
+            ahead = gain(gains) if gains and any(gains) else "-"
+            cells += [spread(map(last, runs_of(recipe.name).values())), ahead]
+        rows.append((final_strength(recipes[0]), *cells))
+    usual = final_strength(find_recipe("demo-binary"))
+    headings = [f"{bits}, {what}" for bits in BITS for what in ("last", f"gain over λ = {usual}")]
+    return table(("λ at the end of Phase I", *headings), rows)
+
+
+def recipes_by_strength(baseline: str, method: str) -> list[Recipe]:
+    """Recipes of the demo whose λ ends Phase I higher and higher; BinaryConnect's at last."""
+    usual = find_recipe(f"demo-{method}")
+    relaxed = [usual, *(usual.with_settings(change) for change in STRENGTHS_OF_THE_DEMO)]
+    return [*sorted(relaxed, key=lambda recipe: recipe.growth), find_recipe(f"demo-{baseline}")]
+
+
 def _last_and_late(runs: list[FinishedRun]) -> str:
     if not runs:
         return "-"
@@ -103,6 +129,13 @@ def phase_two_of_tries() -> str:
     )
 
 
+def phase_two_of_the_demo() -> str:
+    """The same in runs of the demo that differ in λ."""
+    return _around_phase_two(
+        [recipe for pair in BITS.values() for recipe in recipes_by_strength(*pair)]
+    )
+
+
 def _around_phase_two(recipes: list[Recipe]) -> str:
     rows = []
     for recipe in recipes:
@@ -118,8 +151,9 @@ def _around_phase_two(recipes: list[Recipe]) -> str:
 def _circumstances(recipe: Recipe) -> tuple[str, ...]:
     schedule = "annealed" if isinstance(recipe.lr_schedule, Cosine) else "the paper's"
     decay = f"{recipe.weight_decay:.0e}".replace("e-0", "e-")
+    network = NETWORK_NAMES[recipe.network] if recipe.dataset == "cifar10" else "the demo"
     return (
-        f"{NETWORK_NAMES[recipe.network]}, {_bits(recipe)}",
+        f"{network}, {_bits(recipe)}",
         schedule,
         decay,
         final_strength(recipe),
@@ -207,8 +241,10 @@ def _jump(layer: dict[str, Any]) -> tuple[str, str, str]:
 SECTIONS = {
     "findings-last-and-best": last_and_best,
     "findings-strengths": strengths,
+    "findings-strengths-of-the-demo": strengths_of_the_demo,
     "findings-phase-two": phase_two,
     "findings-phase-two-of-tries": phase_two_of_tries,
+    "findings-phase-two-of-the-demo": phase_two_of_the_demo,
     "findings-phase-two-statistics": statistics_at_phase_two,
     "findings-statistics": statistics_by_learning_rate,
     "findings-jumps": jumps,

@@ -49,7 +49,12 @@ def packed_as_it_comes() -> str:
     rows = []
     cases: dict[tuple[str, ...], list[float]] = {}
     for r in records:
-        case = NETWORK_NAMES[r["network"]], str(r["batch"]), r["images"], r["weights"]
+        case = (
+            NETWORK_NAMES[r["network"]],
+            str(r["batch"]),
+            r.get("images", "channels_last"),
+            r["weights"],
+        )
         cases.setdefault(case, []).append(r["seconds"])
     for case, (base, *packed) in cases.items():
         times = [f"{1e3 * seconds:.2f} ms, {base / seconds:.1f}×" for seconds in packed]

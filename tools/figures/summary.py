@@ -27,7 +27,7 @@ from figures.evidence import (
     last,
     runs_of,
 )
-from figures.findings import moments_of
+from figures.findings import moments_of, recipes_by_strength
 
 QUANTIZED = [method for pair in BITS.values() for method in pair]
 
@@ -90,7 +90,20 @@ def _strengths() -> str:
     for bits, (_, method) in BITS.items():
         smaller, usual = tried(method, MORE_DECAY | SMALLER_STRENGTH), tried(method, MORE_DECAY)
         parts.append(f"{bits} {_short(differences(smaller.name, usual.name, last))}")
-    return f"λ = {final_strength(smaller)} instead of {final_strength(usual)}: {', '.join(parts)}"
+    answer = f"λ = {final_strength(smaller)} instead of {final_strength(usual)}: {', '.join(parts)}"
+    return f"{answer}; the demo, {_strengths_of_the_demo()}"
+
+
+def _strengths_of_the_demo() -> str:
+    """All λ below infinity against the demo's own."""
+    means = []
+    for pair in BITS.values():
+        for recipe in recipes_by_strength(*pair)[:-1]:
+            gains = differences(recipe.name, f"demo-{recipe.method}", last)
+            means += [fmean(gains)] if gains else []
+    strengths = [final_strength(recipe) for recipe in recipes_by_strength(*BITS["1 bit"])[:-1]]
+    usual = final_strength(find_recipe("demo-binary"))
+    return f"λ = {strengths[0]} to {strengths[-1]} instead of {usual}: {_range(means)}"
 
 
 def _phase_two() -> str:
