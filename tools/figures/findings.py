@@ -83,12 +83,14 @@ def strengths_of_the_demo() -> str:
     for recipes in zip(*columns.values(), strict=True):
         cells = []
         for recipe, (_, method) in zip(recipes, BITS.values(), strict=True):
-            gains = differences(recipe.name, f"demo-{method}", last)
-            ahead = gain(gains) if gains and any(gains) else "-"
-            cells += [spread(map(last, runs_of(recipe.name).values())), ahead]
+            usual = f"demo-{method}"
+            gains = differences(recipe.name, usual, last)
+            is_other = gains and recipe.name != usual
+            lasts = spread(map(last, runs_of(recipe.name).values()))
+            cells += [lasts, gain(gains) if is_other else "-"]
         rows.append((final_strength(recipes[0]), *cells))
-    usual = final_strength(find_recipe("demo-binary"))
-    headings = [f"{bits}, {what}" for bits in BITS for what in ("last", f"gain over λ = {usual}")]
+    own = final_strength(find_recipe("demo-binary"))
+    headings = [f"{bits}, {what}" for bits in BITS for what in ("last", f"gain over λ = {own}")]
     return table(("λ at the end of Phase I", *headings), rows)
 
 
