@@ -12,6 +12,12 @@ from binaryrelax.lab.engine.machine import Machine
 FOLDER = Path(__file__).parents[1] / "results" / "findings"
 
 
+def read_records(name: str) -> list[dict[str, Any]]:
+    """The records of results/findings/NAME.json, as many as there are yet."""
+    file = FOLDER / f"{name}.json"
+    return json.loads(file.read_text())["records"] if file.exists() else []
+
+
 def write_finding(name: str, records: list[dict[str, Any]], **more: Any) -> None:
     """Writes results/findings/NAME.json, for an experiment on this CPU."""
     FOLDER.mkdir(parents=True, exist_ok=True)

@@ -7,33 +7,37 @@
         the same for the demo when Phase I ends, for two last λ: at x, projected on the spot, and an
         epoch of Phase II later; about fifteen minutes on one core
 
-They write results/findings/recalibration.json and phase-two.json.
+They write results/findings/recalibration.json and phase-two.json. Networks are added to those of
+earlier calls, one by one, each with the commit and the torch that measured it.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from copy import deepcopy
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from safetensors.torch import load_file
-from torch import Tensor, nn
-from torch.optim.swa_utils import update_bn
+from torch import Tensor
 
-from binaryrelax.lab.data import EpochPlan, ImageSource, load_dataset, load_fashion_mnist
+from binaryrelax.lab.data import ImageSource, load_dataset, load_fashion_mnist
+from binaryrelax.lab.engine.environment import describe_environment
 from binaryrelax.lab.engine.files import FINAL_NAME
 from binaryrelax.lab.engine.machine import Machine
 from binaryrelax.lab.engine.network import new_network
+from binaryrelax.lab.engine.recalibration import (
+    NUM_BATCHES,
+    images_after_training,
+    recalibrated,
+)
 from binaryrelax.lab.engine.trainer import Trainer
 from binaryrelax.lab.jobs import one_thread
 from binaryrelax.lab.packing import accuracy_of
 from binaryrelax.lab.recipes import Recipe, find_recipe
-from finding import write_finding
+from finding import read_records, write_finding
 
-NUM_BATCHES = 100
 SEEDS = range(3)
 PHASE_TWO_RECIPES = tuple(
     f"demo-{method}{change}" for method in ("binary", "ternary") for change in ("+growth=1.08", "")
@@ -54,42 +58,36 @@ def main() -> None:
             records = phase_two_of_the_demo()
         write_finding("phase-two", records, batches=NUM_BATCHES)
     else:
-        records = list(recalibrated_networks(options.folder, options.data))
-        write_finding("recalibration", records, batches=NUM_BATCHES)
+        add_networks(recalibrated_networks(options.folder, options.data))
+
+
+def add_networks(records: Iterable[dict[str, Any]]) -> None:
+    """Puts each record beside those of other networks, as soon as it is there."""
+    of_network = {(old["recipe"], old["seed"]): old for old in read_records("recalibration")}
+    for record in records:
+        print(record)
+        of_network[record["recipe"], record["seed"]] = record
+        in_order = [of_network[key] for key in sorted(of_network)]
+        write_finding("recalibration", in_order, batches=NUM_BATCHES)
 
 
 def recalibrated_networks(folder: Path, data_folder: Path) -> Iterator[dict[str, Any]]:
     """All networks in a folder, before and after."""
+    environment = describe_environment(Machine())
+    where = {key: environment[key] for key in ("torch", "git_commit")}
     for file in sorted(folder.glob(f"*/seed*/{FINAL_NAME}")):
         recipe, seed = find_recipe(file.parts[-3]), int(file.parts[-2].removeprefix("seed"))
         data = load_dataset(recipe.dataset, data=data_folder)
-        record = recalibrated(recipe, seed, file, data)
-        print(record)
-        yield record
+        yield before_and_after(recipe, seed, file, data) | where
 
 
-def recalibrated(recipe: Recipe, seed: int, file: Path, data: ImageSource) -> dict[str, Any]:
-    """The accuracy of a network before and after."""
-    model = new_network(recipe, data, seed)
+def before_and_after(recipe: Recipe, seed: int, file: Path, data: ImageSource) -> dict[str, Any]:
+    """The accuracy of a network with the statistics of training, and with new ones."""
+    model, machine = new_network(recipe, data, seed), Machine()
     model.load_state_dict(load_file(file))
-    return {"recipe": recipe.name, "seed": seed, **before_and_after(model, recipe, seed, data)}
-
-
-def before_and_after(
-    model: nn.Module, recipe: Recipe, seed: int, data: ImageSource
-) -> dict[str, float]:
-    """The accuracy with the statistics of training, and with averages over training images."""
-    return {
-        "as_trained": accuracy_of(model, data, Machine()),
-        "recalibrated": accuracy_anew(model, recipe, seed, data),
-    }
-
-
-def accuracy_anew(model: nn.Module, recipe: Recipe, seed: int, data: ImageSource) -> float:
-    """The accuracy of a copy with statistics averaged over batches of training images."""
-    model = deepcopy(model)
-    update_bn(training_images(recipe, seed, data), model)
-    return accuracy_of(model, data, Machine())
+    record = {"recipe": recipe.name, "seed": seed, "as_trained": accuracy_of(model, data, machine)}
+    with recalibrated(model, images_after_training(recipe, data, seed), machine):
+        return record | {"recalibrated": accuracy_of(model, data, machine)}
 
 
 def phase_two_of_the_demo() -> list[dict[str, Any]]:
@@ -114,31 +112,25 @@ def phase_two(
     trainer = Trainer(recipe, data, seed=seed, initial=initial)
     trainer.start()
     _train(trainer, recipe.phase_two_epoch)
-    found = {"at_x": before_and_after(trainer.model, recipe, seed, data)}
+    found = {"at_x": _accuracies(trainer)}
     with trainer.optimizer.projected():
-        found["projected"] = before_and_after(trainer.model, recipe, seed, data)
+        found["projected"] = _accuracies(trainer)
     _train(trainer, 1)
-    found["an_epoch_later"] = before_and_after(trainer.model, recipe, seed, data)
+    found["an_epoch_later"] = _accuracies(trainer)
     return {"recipe": recipe.name, "seed": seed, **found}
+
+
+def _accuracies(trainer: Trainer) -> dict[str, float]:
+    return {
+        "as_trained": trainer.evaluation.accuracies()["accuracy"],
+        "recalibrated": trainer.accuracy_recalibrated(),
+    }
 
 
 def _train(trainer: Trainer, epochs: int) -> None:
     for _ in range(epochs):
         for _ in trainer.steps():
             pass
-
-
-def training_images(recipe: Recipe, seed: int, data: ImageSource) -> Iterator[Tensor]:
-    """Batches as in training, in the order of the epoch after the last."""
-    plan = EpochPlan(
-        seed=seed,
-        epoch=recipe.epochs,
-        batch_size=recipe.batch_size,
-        flip=recipe.flip,
-        crop_padding=recipe.crop_padding,
-    )
-    for batch in islice(data.train_batches(plan=plan), NUM_BATCHES):
-        yield data.look_up(*batch)[0]
 
 
 if __name__ == "__main__":

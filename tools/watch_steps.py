@@ -30,7 +30,6 @@ from binaryrelax.lab.engine.trainer import Trainer
 from binaryrelax.lab.jobs import one_thread
 from binaryrelax.lab.recipes import Recipe, find_recipe
 from finding import write_finding
-from recalibrate import accuracy_anew
 
 DEMO_RECIPES = ("demo-ternary", "demo-ternary+quantizer=Ternary()")
 DEMO_EPOCHS = range(2, 6)  # of Phase I
@@ -149,7 +148,7 @@ def flips(recipe: Recipe, data: ImageSource, initial: dict[str, Any]) -> dict[st
         record = trainer.epoch_record()
         kept = {key: record[key] for key in ("epoch", "lr", "train_loss", "accuracy")}
         near = _share_at_the_border(trainer)
-        anew = accuracy_anew(trainer.model, recipe, trainer.seed, data)
+        anew = trainer.accuracy_recalibrated()
         epochs.append(
             {**kept, "recalibrated": anew, "flips_a_step": flipped, "at_the_border": near}
         )

@@ -20,8 +20,8 @@ def test_statistics_that_are_wrong_are_put_right(tiny_runs, tmp_path):
         if name.endswith("running_mean"):
             tensor += 10
     save_file(network, tmp_path / FINAL_NAME)
-    right = recalibrate.recalibrated(recipe, 0, tiny_runs / "tiny-ternary" / FINAL_NAME, data)
-    wrong = recalibrate.recalibrated(recipe, 0, tmp_path / FINAL_NAME, data)
+    right = recalibrate.before_and_after(recipe, 0, tiny_runs / "tiny-ternary" / FINAL_NAME, data)
+    wrong = recalibrate.before_and_after(recipe, 0, tmp_path / FINAL_NAME, data)
     assert wrong["recalibrated"] == right["recalibrated"] > wrong["as_trained"]
 
 

@@ -131,9 +131,9 @@ class _Run:
             self.listener.note("  too short for a Phase I: λ = ∞ from the first step on")
         while trainer.epoch < self.recipe.epochs:
             self._train_epoch(trainer)
-        result = {}
+        recalibrated, result = trainer.accuracy_recalibrated(), {}
         if ranks.is_first:
-            result = self._write_results(trainer)
+            result = self._write_results(trainer, recalibrated)
             self.listener.run_finished(result)
         ranks.wait_for_all()  # the next run may read what the first process writes
         return result
@@ -204,7 +204,7 @@ class _Run:
         if not keep_checkpoints:
             forget_checkpoints(self.folder)
 
-    def _write_results(self, trainer: Trainer) -> dict[str, Any]:
+    def _write_results(self, trainer: Trainer, recalibrated: float) -> dict[str, Any]:
         write_tensors(self.folder / FINAL_NAME, trainer.model.state_dict())
         write_json(self.folder / HISTOGRAMS_NAME, self.histograms.as_json())
         weights = _describe_weights(self.folder / FINAL_NAME, trainer)
@@ -216,7 +216,11 @@ class _Run:
             **_split(self.recipe, trainer),
             "seconds": round(self._seconds(), 3),
             "epochs": self.epochs,
-            "summary": _summary(self.recipe, self.epochs, weights),
+            "summary": {
+                **_summary(self.recipe, self.epochs),
+                "last_recalibrated": recalibrated,
+                "in_q": _is_in_q(self.recipe, weights),
+            },
             "weights": weights,
         }
         write_json(self.folder / RESULT_NAME, result)
@@ -249,17 +253,19 @@ def _split(recipe: Recipe, trainer: Trainer) -> dict[str, Any]:
     return {"split": {"trained_on": trainer.data.num_train, "held_out": trainer.data.num_test}}
 
 
-def _summary(
-    recipe: Recipe, epochs: list[dict[str, Any]], weights: dict[str, Any]
-) -> dict[str, Any]:
-    """The figures that tables are made of; `in_q` is None for a float network."""
+def _summary(recipe: Recipe, epochs: list[dict[str, Any]]) -> dict[str, Any]:
+    """The figures that tables are made of."""
     accuracies = [record["accuracy"] for record in epochs]
-    checks = [layer["in_q"] for layer in weights["layers"]]
     top5 = [record["accuracy_top5"] for record in epochs if "accuracy_top5" in record]
     return {
         "last": accuracies[-1],
         "best_phase_two": max(accuracies[recipe.phase_two_epoch :], default=None),
         "mean_last_5": fmean(accuracies[-5:]),
         **({"last_top5": top5[-1]} if top5 else {}),
-        "in_q": None if recipe.quantizer is None else all(checks),
     }
+
+
+def _is_in_q(recipe: Recipe, weights: dict[str, Any]) -> bool | None:
+    """Whether every layer is; None for a float network."""
+    checks = [layer["in_q"] for layer in weights["layers"]]
+    return None if recipe.quantizer is None else all(checks)

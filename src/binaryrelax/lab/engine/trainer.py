@@ -15,6 +15,7 @@ from binaryrelax.lab.engine.compiled import Compiled
 from binaryrelax.lab.engine.evaluation import Evaluation
 from binaryrelax.lab.engine.machine import Machine
 from binaryrelax.lab.engine.network import new_network, place, take_over
+from binaryrelax.lab.engine.recalibration import images_after_training, recalibrated
 from binaryrelax.lab.recipes import Recipe, plain
 
 
@@ -139,6 +140,13 @@ class Trainer:
             **accuracies,
             "accuracy_projected": self._accuracy_projected(accuracies["accuracy"]),
         }
+
+    def accuracy_recalibrated(self) -> float:
+        """The accuracy with batch statistics measured anew; the network's own are left alone."""
+        images = images_after_training(self.recipe, self.data, self.seed)
+        with recalibrated(self.model, images, self.machine):
+            self._share_buffers()
+            return self.evaluation.accuracies()["accuracy"]
 
     @property
     def phase(self) -> int | None:
