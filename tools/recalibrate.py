@@ -35,7 +35,7 @@ from binaryrelax.lab.engine.recalibration import (
 from binaryrelax.lab.engine.trainer import Trainer
 from binaryrelax.lab.jobs import one_thread
 from binaryrelax.lab.packing import accuracy_of
-from binaryrelax.lab.recipes import Recipe, find_recipe
+from binaryrelax.lab.recipes import Recipe, find_recipe, plain
 from finding import read_records, write_finding
 
 SEEDS = range(3)
@@ -86,7 +86,7 @@ def before_and_after(recipe: Recipe, seed: int, file: Path, data: ImageSource) -
     model, machine = new_network(recipe, data, seed), Machine()
     model.load_state_dict(load_file(file))
     record = {"recipe": recipe.name, "seed": seed, "as_trained": accuracy_of(model, data, machine)}
-    with recalibrated(model, images_after_training(recipe, data, seed), machine):
+    with recalibrated(model, images_after_training(plain(recipe), data, seed), machine):
         return record | {"recalibrated": accuracy_of(model, data, machine)}
 
 

@@ -23,8 +23,9 @@ from binaryrelax.lab.engine import (
 from binaryrelax.lab.engine.capture import GraphedFunction
 from binaryrelax.lab.engine.compiled import Compiled
 from binaryrelax.lab.engine.evaluation import GPU_BATCH, Evaluation
+from binaryrelax.lab.engine.recalibration import images_after_training, recalibrated
 from binaryrelax.lab.engine.trainer import Trainer
-from binaryrelax.lab.recipes import cifar10_resnet20
+from binaryrelax.lab.recipes import cifar10_resnet20, plain
 
 pytestmark = [
     pytest.mark.gpu,
@@ -117,6 +118,30 @@ def test_compiled_evaluation_counts_what_the_plain_one_counts():
             assert fast == pytest.approx(slow, abs=0.5)
     assert max(seen) > min(seen) + 5  # else nothing was shown
     assert isinstance(trainer.evaluation._right, Compiled) and notes == []
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp32"])
+def test_statistics_are_measured_anew_and_training_goes_on_undisturbed(precision):
+    """The graphs of evaluation read the new ones, and those of training the old ones again."""
+    machine = Machine(torch.device("cuda"), precision, deterministic=True)
+    ends = []
+    with machine.settings(), torch.cuda.stream(torch.cuda.Stream()):
+        for looks in (False, True):
+            trainer = Trainer(recipe("binary"), images(), seed=0, machine=machine)
+            trainer.start()
+            for _ in range(EPOCHS):
+                for _ in trainer.steps():
+                    pass
+                last = trainer.epoch_record()["accuracy"]
+                if looks:
+                    anew = trainer.accuracy_recalibrated()
+                    assert trainer.evaluation.accuracies()["accuracy"] == last
+            ends.append({name: t.clone() for name, t in trainer.model.state_dict().items()})
+        images_seen = images_after_training(plain(trainer.recipe), trainer.data, 0)
+        with recalibrated(trainer.model, images_seen, machine):
+            again = Evaluation(trainer.model, trainer.data, machine).accuracies()["accuracy"]
+    assert anew == pytest.approx(again, abs=1)
+    assert all(torch.equal(tensor, ends[1][name]) for name, tensor in ends[0].items())
 
 
 def test_no_sync_inside_an_epoch():

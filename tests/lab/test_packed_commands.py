@@ -13,7 +13,7 @@ from binaryrelax import PackedConv2d, certify
 from binaryrelax.cli import app
 from binaryrelax.lab.data import IMAGE_SHAPES, NORMALISATIONS, NUM_CLASSES, load_fashion_mnist
 from binaryrelax.lab.engine import FINAL_NAME, RESULT_NAME, Machine, read_json
-from binaryrelax.lab.packing import accuracy_of, load_packed_run
+from binaryrelax.lab.packing import accuracy_of, load_packed_run, pack_run
 from tests.lab.tiny import tiny_data
 
 NETWORKS = Path(__file__).parents[2] / "networks"
@@ -69,6 +69,30 @@ def test_folding_makes_the_file_smaller(tiny_runs, files, tmp_path):
     assert done.exit_code == 0, done.output
     folded, plain = certify(file), certify(files / "binary.safetensors")
     assert folded.ok and folded.file_bytes < plain.file_bytes
+
+
+@pytest.mark.parametrize("fold_batchnorm", [False, True])
+def test_a_recalibrated_file_has_the_accuracy_that_the_run_has_told(
+    tiny_runs, tmp_path, fold_batchnorm
+):
+    folder, file = tiny_runs / "tiny-ternary", tmp_path / "net"
+    pack_run(folder, file, fold_batchnorm=fold_batchnorm, images_of=lambda name: tiny_data())
+    model, _ = load_packed_run(file)
+    summary = read_json(folder / RESULT_NAME)["summary"]
+    assert accuracy_of(model, tiny_data(), Machine()) == summary["last_recalibrated"]
+
+
+def test_recalibrating_changes_the_statistics_alone(tiny_runs, files, tmp_path):
+    file = tmp_path / "net"
+    done = invoke("pack", tiny_runs / "tiny-ternary", "--out", file, "--recalibrate")
+    assert done.exit_code == 0, done.output
+    before, after = load_file(files / "ternary.safetensors"), load_file(file)
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert changed and all("running_" in name or "num_batches" in name for name in changed)
+    assert certify(file).about["statistics"] == "recalibrated"
+    assert "statistics" not in certify(files / "ternary.safetensors").about
+    done = invoke("pack", tiny_runs / "tiny-ternary", "--out", file, "--data", tmp_path)
+    assert done.exit_code == 2 and "--recalibrate" in done.output
 
 
 def test_certificate_shows_every_layer_and_the_savings(files):

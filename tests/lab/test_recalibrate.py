@@ -3,12 +3,17 @@
 import sys
 from pathlib import Path
 
+import pytest
+import torch
 from safetensors.torch import load_file, save_file
+from torch import nn
 
-from binaryrelax.lab.engine import FINAL_NAME
-from tests.lab.tiny import tiny_data, tiny_recipe
+from binaryrelax.lab.engine import FINAL_NAME, RESULT_NAME, Machine, read_json
+from binaryrelax.lab.engine.recalibration import recalibrated
+from tests.lab.tiny import METHODS, tiny_data, tiny_recipe
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
+import finding
 import recalibrate
 from watch_steps import started
 
@@ -23,6 +28,45 @@ def test_statistics_that_are_wrong_are_put_right(tiny_runs, tmp_path):
     right = recalibrate.before_and_after(recipe, 0, tiny_runs / "tiny-ternary" / FINAL_NAME, data)
     wrong = recalibrate.before_and_after(recipe, 0, tmp_path / FINAL_NAME, data)
     assert wrong["recalibrated"] == right["recalibrated"] > wrong["as_trained"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_run_tells_its_accuracy_with_new_statistics(method, tiny_runs):
+    folder = tiny_runs / f"tiny-{method}"
+    record = recalibrate.before_and_after(tiny_recipe(method), 0, folder / FINAL_NAME, tiny_data())
+    summary = read_json(folder / RESULT_NAME)["summary"]
+    assert (summary["last"], summary["last_recalibrated"]) == (
+        record["as_trained"],
+        record["recalibrated"],
+    )
+
+
+def test_statistics_are_averages_inside_and_come_back_after():
+    torch.manual_seed(0)
+    norm, images = nn.BatchNorm2d(3), [torch.randn(4, 3, 5, 5) + shift for shift in range(4)]
+    norm(torch.randn(4, 3, 5, 5))
+    before = {name: tensor.clone() for name, tensor in norm.state_dict().items()}
+    with recalibrated(norm, images, Machine()):
+        means, variances = (
+            torch.stack([f(batch.transpose(0, 1).flatten(1), dim=1) for batch in images]).mean(0)
+            for f in (torch.mean, torch.var)
+        )
+        torch.testing.assert_close(norm.running_mean, means)
+        torch.testing.assert_close(norm.running_var, variances)
+    with pytest.raises(ZeroDivisionError), recalibrated(norm, images, Machine()):
+        raise ZeroDivisionError
+    assert norm.momentum == 0.1 and norm.training
+    for name, tensor in norm.state_dict().items():
+        assert torch.equal(tensor, before[name])
+
+
+def test_networks_are_added_to_those_of_earlier_calls(tmp_path, monkeypatch):
+    monkeypatch.setattr(finding, "FOLDER", tmp_path)
+    old, other = ({"recipe": name, "seed": 0, "recalibrated": 1.0} for name in ("b", "a"))
+    new = old | {"recalibrated": 2.0}
+    for records in ([old], [other], [new]):
+        recalibrate.add_networks(records)
+    assert finding.read_records("recalibration") == [other, new]
 
 
 def test_phase_two_is_watched_without_disturbing_the_training():

@@ -48,6 +48,22 @@ def lines_of(page, network):
     return [" ".join(re.sub(r"<[^>]+>", " ", row).split()) for row in rows]
 
 
+def test_recalibrated_figures_are_shown_where_runs_have_them(tmp_path):
+    write_row(tmp_path, cifar10_resnet20, seeds=2)
+    before = page_of(tmp_path)
+    for method, seeds in (("bwn", [0]), ("binary", [0, 1])):
+        for seed in seeds:
+            result = made_up_result(cifar10_resnet20(method), seed=seed)
+            result["summary"]["last_recalibrated"] = 89.0 + seed
+            write_result(tmp_path, result)
+    page = page_of(tmp_path)
+    assert lines_of(page, "ResNet-20")[4] == (
+        "last, recalibrated missing 89.00 (1 of 2) 89.50 ± 0.71 missing missing"
+    )
+    note = "statistics of batch normalization"
+    assert note in page and note not in before
+
+
 def test_cells_show_paper_last_best_and_seeds(tmp_path):
     write_row(tmp_path, cifar10_resnet20, seeds=3)
     assert lines_of(page_of(tmp_path), "ResNet-20") == [

@@ -10,7 +10,8 @@ from figures.evidence import all_runs
 
 def cifar10() -> str:
     """The paper's Table 1 beside ours."""
-    return f"{paper_table_markdown(paper_grids(all_runs())[0])}\n\n{markdown_note()}"
+    grid = paper_grids(all_runs())[0]
+    return f"{paper_table_markdown(grid)}\n\n{markdown_note([grid])}"
 
 
 SECTIONS = {"cifar10": cifar10}

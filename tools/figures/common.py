@@ -14,7 +14,7 @@ RESULTS = ROOT / "results"
 BENCHMARKS = ROOT / "benchmarks" / "results"
 
 
-def spread(values: Iterable[float], *, signed: bool = False) -> str:
+def spread(values: Iterable[float | None], *, signed: bool = False) -> str:
     """Mean ± standard deviation, if there are several; a hyphen if there is nothing."""
     found = spread_of(values)
     return found.text(signed=signed) if found else "-"

@@ -22,6 +22,7 @@ from figures.evidence import (
     gain,
     last,
     late,
+    recalibrated,
     runs_of,
     settings,
 )
@@ -31,6 +32,7 @@ PAPER = "demo-paper-{}"
 DECAYS: dict[str, Change] = {"1e-4": {}, "3e-4": MORE_DECAY}
 FIGURES = {
     "last epoch": last,
+    "last epoch, recalibrated": recalibrated,
     "mean of last epochs": late,
     "best of Phase II": best,
     "best of all epochs": best_of_all,

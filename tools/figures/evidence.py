@@ -14,7 +14,7 @@ from binaryrelax.lab.report.collection import collect_runs
 from binaryrelax.lab.report.grids import Runs, by_recipe
 from binaryrelax.lab.report.runs import FinishedRun
 from binaryrelax.lab.report.spread import Figure, is_beyond_chance
-from figures.common import RESULTS, spread
+from figures.common import RESULTS, read, spread
 
 LATE_SHARE = 15  # the last fifteenth of the epochs: 20 of 300, 7 of 100
 BITS = {"1 bit": ("bwn", "binary"), "ternary": ("twn", "ternary")}  # BinaryConnect, BinaryRelax
@@ -54,14 +54,38 @@ def last(run: FinishedRun) -> float:
     return run.last
 
 
+def recalibrated(run: FinishedRun) -> float | None:
+    """The same with batch statistics measured anew; None where that was not done."""
+    if run.last_recalibrated is not None:
+        return run.last_recalibrated
+    record = _recalibrated_later().get((run.name, run.seed))
+    return record and record["recalibrated"]
+
+
+def gain_of_recalibration(run: FinishedRun) -> float | None:
+    """What that changes, on the machine that did it; None where it was not done."""
+    if run.last_recalibrated is not None:
+        return run.last_recalibrated - run.last
+    record = _recalibrated_later().get((run.name, run.seed))
+    return record and record["recalibrated"] - record["as_trained"]
+
+
+@cache
+def _recalibrated_later() -> dict[tuple[str, int], dict[str, float]]:
+    """Networks of runs that did not do it themselves, by recipe and seed."""
+    records = read(RESULTS / "findings" / "recalibration.json")["records"]
+    return {(record["recipe"], record["seed"]): record for record in records}
+
+
 def late(run: FinishedRun) -> float:
     """The mean over the last epochs: the very last may be a lucky or unlucky one."""
     return fmean(late_epochs(run))
 
 
-def swing(run: FinishedRun) -> float:
-    """The standard deviation over the same epochs."""
-    return stdev(late_epochs(run))
+def swing(run: FinishedRun) -> float | None:
+    """The standard deviation over the same epochs; None if that is a single one."""
+    epochs = late_epochs(run)
+    return stdev(epochs) if len(epochs) > 1 else None
 
 
 def best(run: FinishedRun) -> float | None:
@@ -86,6 +110,8 @@ def differences(ours: str, theirs: str, figure: Figure) -> list[float]:
 
 def gain(values: Sequence[float]) -> str:
     """Mean ± deviation of differences, in how many seeds above zero; bold if beyond chance."""
+    if not values:
+        return "-"
     shown = spread(values, signed=True)
     ahead = sum(value > 0 for value in values)
     return f"{f'**{shown}**' if is_beyond_chance(values) else shown} ({ahead} of {len(values)})"

@@ -26,27 +26,32 @@ from figures.evidence import (
     differences,
     final_strength,
     gain,
+    gain_of_recalibration,
     last,
     late,
     runs_of,
+    settings,
     swing,
 )
 
 NUM_LATE = 10  # epochs at a learning rate, before it falls or training ends
+DEMO_SETTINGS = (
+    ("the demo, the paper's schedule", "demo-paper", ""),
+    ("the demo, annealed", "demo", ""),
+)
 STRENGTHS = (SMALLER_STRENGTH, {}, LARGER_STRENGTH, BINARY_CONNECT)
 
 
 def last_and_best() -> str:
-    """By how much the best epoch flatters."""
+    """By how much the best epoch flatters, and what lagging statistics hide."""
     rows = []
-    for network in (row().network for row in ROWS):
-        for end, schedule in SCHEDULES.items():
-            for method in PAPER_METHODS:
-                runs = list(runs_of(f"cifar10-{network}-{method}{end}").values())
-                if runs:
-                    what = NETWORK_NAMES[network], schedule, METHOD_NAMES[method]
-                    rows.append((*what, *_last_and_best(runs), str(len(runs))))
-    headings = ("", "schedule", "method", "last", "best of Phase II − last")
+    for words, begin, end in (*settings(), *DEMO_SETTINGS):
+        for method in PAPER_METHODS:
+            runs = list(runs_of(f"{begin}-{method}{end}").values())
+            if runs:
+                what = words, METHOD_NAMES[method]
+                rows.append((*what, *_last_and_best(runs), str(len(runs))))
+    headings = ("", "method", "last", "recalibrated − last", "best of Phase II − last")
     more = "best of all epochs − last", "deviation over the last epochs", "seeds"
     return table((*headings, *more), rows)
 
@@ -54,10 +59,17 @@ def last_and_best() -> str:
 def _last_and_best(runs: list[FinishedRun]) -> tuple[str, ...]:
     return (
         spread(map(last, runs)),
+        _gain_of_recalibration(runs),
         spread(best(run) - last(run) for run in runs),
         spread(best_of_all(run) - last(run) for run in runs),
         spread(map(swing, runs)),
     )
+
+
+def _gain_of_recalibration(runs: list[FinishedRun]) -> str:
+    gains = [value for value in map(gain_of_recalibration, runs) if value is not None]
+    share = f" ({len(gains)} of {len(runs)})" if 0 < len(gains) < len(runs) else ""
+    return spread(gains, signed=True) + share
 
 
 def strengths() -> str:

@@ -114,18 +114,6 @@ def chosen() -> str:
     )
 
 
-def recalibration() -> str:
-    """Batch statistics measured anew after training."""
-    records = read(RESULTS / "findings" / "recalibration.json")["records"]
-    rows = []
-    for name in dict.fromkeys(record["recipe"] for record in records):
-        mine = [record for record in records if record["recipe"] == name]
-        figures = [spread(r[key] for r in mine) for key in ("as_trained", "recalibrated")]
-        gains = spread((r["recalibrated"] - r["as_trained"] for r in mine), signed=True)
-        rows.append((f"`{name}`", *figures, gains, str(len(mine))))
-    return table(("on a CPU, float32", "as trained", "recalibrated", "gain", "seeds"), rows)
-
-
 def networks() -> str:
     """The networks that are shipped, as their files and results say."""
     tries = read(RESULTS / "findings" / "networks.json")["records"]
@@ -149,6 +137,5 @@ SECTIONS = {
     "recipes-not-run": not_run,
     "recipes-tuned": tuned,
     "recipes-chosen": chosen,
-    "recipes-recalibration": recalibration,
     "recipes-networks": networks,
 }

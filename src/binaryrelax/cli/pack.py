@@ -1,5 +1,6 @@
 """`binaryrelax pack`: the network of a finished run as a small file."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -7,7 +8,7 @@ import typer
 from rich.console import Console
 
 from binaryrelax.cli.errors import one_line_errors
-from binaryrelax.cli.options import DebugOption
+from binaryrelax.cli.options import DataOption, DebugOption, DownloadOption
 from binaryrelax.cli.speech import say
 
 
@@ -22,6 +23,16 @@ def pack(
             help="Fold batch normalization into scales and biases: smaller, same predictions.",
         ),
     ] = False,
+    recalibrate: Annotated[
+        bool,
+        typer.Option(
+            "--recalibrate",
+            help="Measure the statistics of batch normalization anew, on training images: better "
+            "where training has ended at a learning rate above zero.",
+        ),
+    ] = False,
+    data: DataOption = None,
+    download: DownloadOption = False,
     debug: DebugOption = False,
 ) -> None:
     """Pack the network of a finished run: 1 bit a weight, or 1.6 for ternary ones.
@@ -33,12 +44,18 @@ def pack(
         binaryrelax pack demo/demo-binary --out binary.safetensors
 
         binaryrelax pack runs/ternary --out ternary.safetensors --fold-batchnorm
+
+        binaryrelax pack runs/binary --out binary.safetensors --recalibrate --data DIR
     """
+    from binaryrelax.lab.data import load_dataset
     from binaryrelax.lab.packing import pack_run
 
     console = Console()
+    if (data or download) and not recalibrate:
+        raise typer.BadParameter("images are for --recalibrate, which is not there")
+    images_of = partial(load_dataset, data=data, download=download) if recalibrate else None
     with one_line_errors(debug or context.obj):
-        packed = pack_run(run, out, fold_batchnorm=fold_batchnorm)
+        packed = pack_run(run, out, fold_batchnorm=fold_batchnorm, images_of=images_of)
         certificate = packed.certificate
         say(
             console,

@@ -1,5 +1,6 @@
 """Finished runs as packed files, and packed files as networks again."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from binaryrelax.lab.data import IMAGE_SHAPES, NORMALISATIONS, NUM_CLASSES, Imag
 from binaryrelax.lab.engine import FINAL_NAME, RESULT_NAME, Machine, read_json
 from binaryrelax.lab.engine.evaluation import Evaluation
 from binaryrelax.lab.engine.files import digest_of
+from binaryrelax.lab.engine.recalibration import images_after_training, recalibrate
 from binaryrelax.lab.models import build_network
 from binaryrelax.lab.recipes import METHOD_NAMES
 from binaryrelax.lab.recipes.settings import parsed_settings
@@ -57,8 +59,19 @@ class PackedRun:
         return METHOD_NAMES[self.method], size, saving, certified, *accuracies
 
 
-def pack_run(folder: Path, file: Path, *, fold_batchnorm: bool) -> PackedRun:
+def pack_run(
+    folder: Path,
+    file: Path,
+    *,
+    fold_batchnorm: bool,
+    images_of: Callable[[str], ImageSource] | None = None,
+) -> PackedRun:
     """Packs the network of a finished run and writes it to `file`.
+
+    Args:
+        fold_batchnorm: see `pack`.
+        images_of: gives a dataset by its name; its training images then measure the statistics of
+            batch normalization anew.
 
     Raises:
         ValueError: the folder holds no finished run of a quantized network.
@@ -77,10 +90,14 @@ def pack_run(folder: Path, file: Path, *, fold_batchnorm: bool) -> PackedRun:
         )
     model = _network(recipe["network"], recipe["dataset"])
     model.load_state_dict(load_file(folder / FINAL_NAME))
+    about = _about(result)
+    if images_of is not None:
+        _recalibrate(model, result, images_of(recipe["dataset"]))
+        about["statistics"] = "recalibrated"
     quantizer = _quantizer(recipe["quantizer"])
     weights = select_weights(model, quantizer, keep_float=recipe["keep_float"])
     pack(model, weights, fold_batchnorm=fold_batchnorm)
-    save_packed(model, file, about=_about(result))
+    save_packed(model, file, about=about)
     return PackedRun(recipe["method"], file, certify(file), result["summary"]["last"])
 
 
@@ -120,6 +137,14 @@ def _result_of(folder: Path) -> dict[str, Any]:
             "`binaryrelax train --out` has filled"
         )
     return read_json(folder / RESULT_NAME)
+
+
+def _recalibrate(model: nn.Module, result: dict[str, Any], data: ImageSource) -> None:
+    """With images that the run was trained on, on a CPU in float32."""
+    recipe = result["recipe"]
+    if recipe.get("held_out"):
+        data = data.holding_out(recipe["held_out"])
+    recalibrate(model, images_after_training(recipe, data, result["seed"]), Machine())
 
 
 def _about(result: dict[str, Any]) -> dict[str, str]:

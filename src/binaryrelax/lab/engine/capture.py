@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 CALLS_BEFORE_CAPTURE = 2  # let libraries choose their algorithms and allocate their memory
-_ONE_AT_A_TIME = threading.RLock()  # compiling and capturing change state of the whole process
+ONE_AT_A_TIME = threading.RLock()  # compiling and capturing change state of the whole process
 
 Batch = tuple[Tensor, ...]
 
@@ -52,7 +52,7 @@ class GraphedFunction:
         if recording is None and self._is_due(shapes):
             recording = self._record(shapes, batch)
         if recording is None:
-            with _ONE_AT_A_TIME:  # the first call may compile
+            with ONE_AT_A_TIME:  # the first call may compile
                 self.function(*batch)
             self._calls[shapes] = self._calls.get(shapes, 0) + 1
             return
@@ -70,7 +70,7 @@ class GraphedFunction:
         stream = torch.cuda.current_stream()
         try:
             with (
-                _ONE_AT_A_TIME,
+                ONE_AT_A_TIME,
                 torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"),
             ):
                 self.function(*inputs)

@@ -4,41 +4,48 @@ Training keeps running averages over its last batches, and each of these met oth
 step still flips weights the averages lag behind, and the network looks worse than it is.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
+from typing import Any
 
 from torch import Tensor, nn
 from torch.optim.swa_utils import update_bn
 
 from binaryrelax.lab.data import EpochPlan, ImageSource
+from binaryrelax.lab.engine.capture import ONE_AT_A_TIME
 from binaryrelax.lab.engine.machine import Machine
-from binaryrelax.lab.recipes import Recipe
 
 NUM_BATCHES = 100
 
 
+def recalibrate(model: nn.Module, images: Iterable[Tensor], machine: Machine) -> None:
+    """Makes the statistics averages over these batches of images."""
+    with ONE_AT_A_TIME, machine.autocast():
+        update_bn(images, model)
+
+
 @contextmanager
 def recalibrated(model: nn.Module, images: Iterable[Tensor], machine: Machine) -> Iterator[None]:
-    """Inside, the statistics are averages over these batches of images; after, as they were."""
+    """Inside, the statistics are such averages; after, as they were."""
     before = [buffer.clone() for buffer in model.buffers()]
     try:
-        with machine.autocast():
-            update_bn(images, model)
+        recalibrate(model, images, machine)
         yield
     finally:
         for buffer, old in zip(model.buffers(), before, strict=True):
             buffer.copy_(old)
 
 
-def images_after_training(recipe: Recipe, data: ImageSource, seed: int) -> Iterator[Tensor]:
-    """Batches as in training, of the epoch that would come after the last; a hundred at most."""
-    plan = EpochPlan(
-        seed=seed,
-        epoch=recipe.epochs,
-        batch_size=recipe.batch_size,
-        flip=recipe.flip,
-        crop_padding=recipe.crop_padding,
-    )
+def images_after_training(
+    recipe: Mapping[str, Any], data: ImageSource, seed: int
+) -> Iterator[Tensor]:
+    """Batches as in training, of the epoch that would come after the last; a hundred at most.
+
+    Args:
+        recipe: the settings as they stand in ``result.json``.
+    """
+    changes = {key: recipe[key] for key in ("batch_size", "flip", "crop_padding")}
+    plan = EpochPlan(seed=seed, epoch=recipe["epochs"], **changes)
     for batch in islice(data.train_batches(plan=plan), NUM_BATCHES):
         yield data.look_up(*batch)[0]

@@ -143,7 +143,7 @@ class Trainer:
 
     def accuracy_recalibrated(self) -> float:
         """The accuracy with batch statistics measured anew; the network's own are left alone."""
-        images = images_after_training(self.recipe, self.data, self.seed)
+        images = images_after_training(plain(self.recipe), self.data, self.seed)
         with recalibrated(self.model, images, self.machine):
             self._share_buffers()
             return self.evaluation.accuracies()["accuracy"]

@@ -47,6 +47,9 @@ def _figure_lines(row: Row) -> list[Line]:
     if any(cell and cell.paper is not None and cell.runs for cell in row.cells):
         lines.append(Line("best − paper", [_difference(cell) for cell in row.cells], "quiet"))
     lines.append(Line("last epoch", _spreads(row, lambda cell: cell.last)))
+    if any(cell and cell.last_recalibrated for cell in row.cells):
+        entries = _spreads(row, lambda cell: cell.last_recalibrated)
+        lines.append(Line("last, recalibrated", entries))
     if any(cell and (cell.paper_top5 or cell.last_top5) for cell in row.cells):
         lines += _top5_lines(row)
     lines.append(Line("seeds", [_seeds(cell) for cell in row.cells], "quiet"))
@@ -72,7 +75,9 @@ def _spread(row: Row, cell: Cell | None, figure: Figure) -> Entry:
     spread = figure(cell)
     if spread is None:
         return MISSING
-    return Entry(str(spread), is_bold=_is_ahead(row, cell, figure))
+    # Older results have not measured all that newer ones have.
+    share = "" if spread.count == cell.num_seeds else f" ({spread.count} of {cell.num_seeds})"
+    return Entry(f"{spread}{share}", is_bold=_is_ahead(row, cell, figure))
 
 
 def _is_ahead(row: Row, cell: Cell, figure: Figure) -> bool:

@@ -34,6 +34,11 @@ class Cell:
         return self._spread(lambda run: run.last)
 
     @property
+    def last_recalibrated(self) -> Spread | None:
+        """The same with batch statistics measured anew, where it was measured."""
+        return self._spread(lambda run: run.last_recalibrated)
+
+    @property
     def best(self) -> Spread | None:
         """The best accuracy of Phase II."""
         return self._spread(lambda run: run.best)

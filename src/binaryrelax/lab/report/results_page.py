@@ -54,8 +54,9 @@ def tables_markdown(collection: Collection) -> str:
     runs = by_recipe(collection.runs)
     grids = [grid for grid in paper_grids(runs) if any(row.has_runs for row in grid.rows)]
     parts = [f"## {grid.title}\n\n{paper_table_markdown(grid)}" for grid in grids]
-    parts += [f"## {grid.title}\n\n{grid_markdown(grid)}" for grid in our_grids(runs)]
-    return "\n\n".join([*parts, words.markdown_note()]) + "\n"
+    ours = our_grids(runs)
+    parts += [f"## {grid.title}\n\n{grid_markdown(grid)}" for grid in ours]
+    return "\n\n".join([*parts, words.markdown_note([*grids, *ours])]) + "\n"
 
 
 def paper_table_markdown(grid: Grid) -> str:
@@ -80,7 +81,11 @@ def results_page(collection: Collection) -> Page:
         title="binaryrelax report",
         headline=words.headline(runs, paper, ours),
         lead=words.lead(runs, paper, ours),
-        sections=(_links(parts), paragraph(words.tables_note(), "note"), *_anchored(parts)),
+        sections=(
+            _links(parts),
+            paragraph(words.tables_note([*paper, *ours]), "note"),
+            *_anchored(parts),
+        ),
         data={"charts": [chart.as_json() for chart in charts]},
         scripts=("curves.js", "runs.js"),
     )

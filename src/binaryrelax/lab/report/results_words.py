@@ -41,13 +41,13 @@ def lead(runs: Runs, paper: list[Grid], ours: list[Grid]) -> str:
     return " ".join(sentences)
 
 
-def tables_note() -> str:
+def tables_note(grids: list[Grid]) -> str:
     """How to read the tables."""
     return (
         "Test accuracy in percent (of ImageNet: validation), mean ± standard deviation over seeds. "
         "The best of Phase II is chosen by looking at it, among equally many epochs for every "
         "method, which flatters all of them; the last epoch is the honest figure. Bold: the higher "
-        "of BinaryRelax and its baseline."
+        "of BinaryRelax and its baseline." + _recalibrated_note(grids)
     )
 
 
@@ -108,7 +108,18 @@ def _count(number: int, thing: str) -> str:
     return f"{number} {thing}" + ("" if number == 1 else "s")
 
 
-def markdown_note() -> str:
+def _recalibrated_note(grids: list[Grid]) -> str:
+    """What the line means, where one is shown."""
+    cells = [cell for grid in grids for row in grid.rows for cell in row.cells if cell]
+    if not any(cell.last_recalibrated for cell in cells):
+        return ""
+    return (
+        " Recalibrated: the network of the last epoch with the statistics of batch normalization "
+        "averaged over a hundred batches of training images, instead of those that training left."
+    )
+
+
+def markdown_note(grids: list[Grid]) -> str:
     """How to read the tables, and how to make a cell again."""
     return (
         "Test accuracy in percent; mean ± standard deviation where there are several seeds. The "
@@ -118,7 +129,7 @@ def markdown_note() -> str:
         "epochs. Of BinaryRelax and its baseline, the higher is bold. Any cell again: `binaryrelax "
         "train DATASET-NETWORK-METHOD --seed N --data DIR`, such as cifar10-resnet20-binary or "
         "cifar10-vgg16-twn, which trains the float network that it starts from first; all names: "
-        "`binaryrelax recipes`."
+        "`binaryrelax recipes`." + _recalibrated_note(grids)
     )
 
 

@@ -55,6 +55,7 @@ def circumstances(run: FinishedRun) -> dict[str, Any]:
         "seed": run.seed,
         "seconds": result.get("seconds"),
         "last": result["summary"]["last"],
+        "last, recalibrated": run.last_recalibrated,
         "best of Phase II": result["summary"].get("best_phase_two"),
         "mean of the last 5 epochs": result["summary"].get("mean_last_5"),
         "in Q": result["summary"].get("in_q"),

@@ -71,6 +71,11 @@ class FinishedRun:
         return self.result["summary"]["last"]
 
     @property
+    def last_recalibrated(self) -> float | None:
+        """The same with batch statistics measured anew; None in results that do not have it."""
+        return self.result["summary"].get("last_recalibrated")
+
+    @property
     def best(self) -> float | None:
         """The best accuracy of Phase II, chosen by looking at it; None without a Phase II."""
         return self.result["summary"].get("best_phase_two")
