@@ -56,25 +56,28 @@ def last(run: FinishedRun) -> float:
 
 def recalibrated(run: FinishedRun) -> float | None:
     """The same with batch statistics measured anew; None where that was not done."""
-    if run.last_recalibrated is not None:
-        return run.last_recalibrated
-    record = _recalibrated_later().get((run.name, run.seed))
-    return record and record["recalibrated"]
+    pair = _recalibration(run)
+    return pair and pair[1]
 
 
 def gain_of_recalibration(run: FinishedRun) -> float | None:
-    """What that changes, on the machine that did it; None where it was not done."""
+    """What that changes; None where it was not done."""
+    pair = _recalibration(run)
+    return pair and pair[1] - pair[0]
+
+
+def _recalibration(run: FinishedRun) -> tuple[float, float] | None:
+    """The accuracy before and after, on one machine: that of the run, or a CPU later."""
     if run.last_recalibrated is not None:
-        return run.last_recalibrated - run.last
-    record = _recalibrated_later().get((run.name, run.seed))
-    return record and record["recalibrated"] - record["as_trained"]
+        return run.last, run.last_recalibrated
+    return _recalibrated_later().get((run.name, run.seed))
 
 
 @cache
-def _recalibrated_later() -> dict[tuple[str, int], dict[str, float]]:
+def _recalibrated_later() -> dict[tuple[str, int], tuple[float, float]]:
     """Networks of runs that did not do it themselves, by recipe and seed."""
     records = read(RESULTS / "findings" / "recalibration.json")["records"]
-    return {(record["recipe"], record["seed"]): record for record in records}
+    return {(r["recipe"], r["seed"]): (r["as_trained"], r["recalibrated"]) for r in records}
 
 
 def late(run: FinishedRun) -> float:

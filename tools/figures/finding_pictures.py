@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 from statistics import fmean
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from binaryrelax.lab.drawing import COLOURS, GRID, INK, QUIET, SHADE, label, legend, panels, title
 from binaryrelax.lab.recipes import METHOD_NAMES
@@ -15,10 +17,24 @@ from binaryrelax.lab.recipes.recipe import PLUS, TUNED
 from binaryrelax.lab.recipes.search import MORE_DECAY, SMALLER_STRENGTH, tried
 from binaryrelax.lab.report.runs import FinishedRun
 from figures.common import RESULTS, read
-from figures.evidence import BITS, best, differences, final_strength, last, runs_of, settings
+from figures.evidence import (
+    BITS,
+    best,
+    differences,
+    final_strength,
+    last,
+    recalibrated,
+    runs_of,
+    settings,
+)
 
 FIRST_EPOCH_SHOWN = 200
 OTHER_COLOUR = "#7c3aed"
+GAINS_SHOWN = {  # a figure of a run, its marker, whether that is filled
+    "last epoch": (last, "o", True),
+    "last epoch, recalibrated": (recalibrated, "D", True),
+    "best epoch of Phase II": (best, "o", False),
+}
 
 
 def gains() -> Figure:
@@ -32,23 +48,30 @@ def gains() -> Figure:
     figure, (axes,) = panels(1, 1, size=(11, 1.9 + 0.6 * len(rows)))
     for height, (_, network, (baseline, relaxed), end) in enumerate(rows):
         names = f"{network}-{relaxed}{end}", f"{network}-{baseline}{end}"
-        for measure, filled, above in ((last, True, 0.2), (best, False, -0.2)):
+        for below, (measure, marker, filled) in zip(
+            (-0.25, 0, 0.25), GAINS_SHOWN.values(), strict=True
+        ):
             values = differences(*names, measure)
-            heights = [height - above + 0.09 * number for number in range(len(values))]
-            face = COLOURS[relaxed] if filled else "white"
-            style = {"ms": 8, "mfc": face, "mec": COLOURS[relaxed], "mew": 1.5}
-            axes.plot(values, heights, "o", clip_on=False, **style)
+            heights = [height + below + 0.09 * number for number in range(len(values))]
+            if values:  # nothing at all, unclipped, would count as a point in the corner
+                style = _dots(marker, COLOURS[relaxed], filled)
+                axes.plot(values, heights, **style, clip_on=False)
     axes.axvline(0, color=INK, lw=1)
     axes.set_yticks(range(len(rows)), [row[0] for row in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.grid(axis="x", color=GRID)
     label(axes, x="BinaryRelax − BinaryConnect, points of test accuracy; a dot for each seed")
-    filled = axes.plot([], [], "o", color=QUIET, label="last epoch")
-    hollow = axes.plot([], [], "o", mfc="white", mec=QUIET, label="best epoch of Phase II")
-    figure.legend(
-        handles=[*filled, *hollow], loc="outside lower center", ncols=2, frameon=False, fontsize=11
-    )
+    handles = [
+        Line2D([], [], **_dots(marker, QUIET, filled), label=words)
+        for words, (_, marker, filled) in GAINS_SHOWN.items()
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False, fontsize=11)
     return figure
+
+
+def _dots(marker: str, colour: str, filled: bool) -> dict[str, Any]:
+    face = colour if filled else "white"
+    return {"ls": "", "marker": marker, "ms": 8, "mfc": face, "mec": colour, "mew": 1.5}
 
 
 def last_epochs() -> Figure:

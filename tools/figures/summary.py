@@ -24,7 +24,9 @@ from figures.evidence import (
     best,
     differences,
     final_strength,
+    gain_of_recalibration,
     last,
+    recalibrated,
     runs_of,
 )
 from figures.findings import moments_of, recipes_by_strength
@@ -59,7 +61,7 @@ def _rivals() -> str:
     groups = {words: with_runs(pairs).values() for words, pairs in rival_groups().items()}
     return "; ".join(
         f"{words}: ahead in {_ahead(pairs, last)} of {len(pairs)} by the last epoch, in "
-        f"{_ahead(pairs, best)} by the best"
+        f"{_ahead(pairs, best)} by the best{_ahead_recalibrated(pairs)}"
         for words, pairs in groups.items()
         if pairs
     )
@@ -67,6 +69,12 @@ def _rivals() -> str:
 
 def _ahead(pairs: Iterable[tuple[str, str]], figure) -> int:
     return sum(fmean(differences(*pair, figure)) > 0 for pair in pairs)
+
+
+def _ahead_recalibrated(pairs: Iterable[tuple[str, str]]) -> str:
+    measured = [pair for pair in pairs if differences(*pair, recalibrated)]
+    ahead = f", in {_ahead(measured, recalibrated)} of {len(measured)} recalibrated"
+    return ahead if measured else ""
 
 
 def _last_and_best() -> str:
@@ -80,8 +88,15 @@ def _last_and_best() -> str:
         ]
         gaps = [fmean(best(run) - last(run) for run in runs) for runs in cells if runs]
         if gaps:
-            parts.append(f"{schedule}: best − last {min(gaps):.2f} to {max(gaps):.2f}")
+            parts.append(f"{schedule}: best − last {_range(gaps, signed=False)}{_hidden(cells)}")
     return "; ".join(parts)
+
+
+def _hidden(cells: Iterable[Iterable[FinishedRun]]) -> str:
+    """How much of accuracy lagging statistics hide at most, where they were measured anew."""
+    found = [gain_of_recalibration(run) for runs in cells for run in runs]
+    gains = [gain for gain in found if gain is not None]
+    return f", recalibrated − last {_range(gains)}" if gains else ""
 
 
 def _strengths() -> str:
@@ -130,9 +145,10 @@ def _relaxed_runs(end: str) -> list[FinishedRun]:
     ]
 
 
-def _range(values: Iterable[float]) -> str:
-    values = list(values)
-    return f"{spread([min(values)], signed=True)} to {spread([max(values)], signed=True)}"
+def _range(values: Iterable[float], *, signed: bool = True) -> str:
+    ordered = sorted(values)
+    least, most = (spread([end], signed=signed) for end in (ordered[0], ordered[-1]))
+    return least if least == most else f"{least} to {most}"
 
 
 def _gains(pairs: Pairs) -> str:

@@ -192,8 +192,9 @@ class _RunLines(Listener):
 def summary_line(summary: dict[str, Any]) -> str:
     """The figures of a finished run in one line."""
     top5 = f" (top-5 {summary['last_top5']:.2f} %)" if "last_top5" in summary else ""
-    anew = f" (recalibrated {summary['last_recalibrated']:.2f} %)"
+    anew = summary.get("last_recalibrated")  # older results lack it
     best = summary["best_phase_two"]
     in_q = {None: "float", True: "in Q", False: "NOT in Q"}[summary["in_q"]]
+    anew_text = "" if anew is None else f" (recalibrated {anew:.2f} %)"
     best_text = "" if best is None else f", best of Phase II {best:.2f} %"
-    return f"accuracy {summary['last']:.2f} %{top5}{anew}{best_text}, weights {in_q}"
+    return f"accuracy {summary['last']:.2f} %{top5}{anew_text}{best_text}, weights {in_q}"

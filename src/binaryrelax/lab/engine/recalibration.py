@@ -21,7 +21,7 @@ NUM_BATCHES = 100
 
 def recalibrate(model: nn.Module, images: Iterable[Tensor], machine: Machine) -> None:
     """Makes the statistics averages over these batches of images."""
-    with ONE_AT_A_TIME, machine.autocast():
+    with ONE_AT_A_TIME, machine.autocast():  # ordinary calls, while other runs may be capturing
         update_bn(images, model)
 
 
