@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import prune
 
 from binaryrelax import (
     Binary,
@@ -48,6 +49,16 @@ def test_layers_that_do_something_else_are_refused(make):
     model = nn.Sequential(nn.Linear(4, 4), make())
     text = pack_refused(model, put_in_q(model, Binary()))
     assert f"layer '1' is a {type(model[1]).__name__}" in text and "keep_float" in text
+
+
+def test_a_pruned_bias_is_refused_until_it_is_permanent():
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+    weights = put_in_q(model, Binary())
+    prune.l1_unstructured(model[0], "bias", 0.5)
+    assert "the bias of layer '0'" in pack_refused(model, weights)
+    expected = model(torch.ones(1, 4))
+    prune.remove(model[0], "bias")
+    torch.testing.assert_close(pack(model, weights)(torch.ones(1, 4)), expected)
 
 
 def test_a_model_that_is_a_layer_itself_is_refused_with_a_way_out():

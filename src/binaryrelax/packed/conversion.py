@@ -71,6 +71,11 @@ def _layers_to_pack(model: nn.Module, weights: Mapping[Tensor, Quantizer]) -> di
                 f"{', '.join(packed.PLAIN.__name__ for packed in PACKED_TYPES)} can be packed: "
                 "leave it out of `weights`, with keep_float of select_weights"
             )
+        if "bias" not in layer._parameters:
+            raise ValueError(
+                f"pack: the bias of layer {name!r} is computed from another parameter; make it "
+                "permanent first, with torch.nn.utils.prune.remove or remove_parametrizations"
+            )
     owned = {id(layer._parameters["weight"]) for layer in layers.values()}
     strangers = [tuple(weight.shape) for weight in weights if id(weight) not in owned]
     if strangers or not weights:
