@@ -58,7 +58,7 @@ def test_recalibrated_figures_are_shown_where_runs_have_them(tmp_path):
             write_result(tmp_path, result)
     page = page_of(tmp_path)
     assert lines_of(page, "ResNet-20")[4] == (
-        "last, recalibrated missing 89.00 (1 of 2) 89.50 ± 0.71 missing missing"
+        "last, recalibrated missing 89.00 (1 seed) 89.50 ± 0.71 missing missing"
     )
     note = "statistics of batch normalization"
     assert note in page and note not in before

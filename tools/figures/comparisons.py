@@ -90,7 +90,7 @@ def start_pairs() -> Pairs:
         relaxed = find_recipe(f"demo-{method}")
         as_long, as_dear = from_random_weights(relaxed)
         pairs[f"the demo, {bits}"] = relaxed.name, as_long.name
-        pairs[f"the demo, {bits}, equal cost"] = relaxed.name, as_dear.name
+        pairs[f"the demo, {bits}, as many epochs in all"] = relaxed.name, as_dear.name
     return pairs
 
 

@@ -68,8 +68,8 @@ def _last_and_best(runs: list[FinishedRun]) -> tuple[str, ...]:
 
 def _gain_of_recalibration(runs: list[FinishedRun]) -> str:
     gains = [value for value in map(gain_of_recalibration, runs) if value is not None]
-    share = f" ({len(gains)} of {len(runs)})" if 0 < len(gains) < len(runs) else ""
-    return spread(gains, signed=True) + share
+    seeds = "1 seed" if len(gains) == 1 else f"{len(gains)} seeds"
+    return spread(gains, signed=True) + (f" ({seeds})" if 0 < len(gains) < len(runs) else "")
 
 
 def strengths() -> str:

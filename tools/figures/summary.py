@@ -61,7 +61,7 @@ def _rivals() -> str:
     groups = {words: with_runs(pairs).values() for words, pairs in rival_groups().items()}
     return "; ".join(
         f"{words}: ahead in {_ahead(pairs, last)} of {len(pairs)} by the last epoch, in "
-        f"{_ahead(pairs, best)} by the best{_ahead_recalibrated(pairs)}"
+        f"{_ahead(pairs, best)} by the best of Phase II{_ahead_recalibrated(pairs)}"
         for words, pairs in groups.items()
         if pairs
     )

@@ -75,9 +75,10 @@ def _spread(row: Row, cell: Cell | None, figure: Figure) -> Entry:
     spread = figure(cell)
     if spread is None:
         return MISSING
-    # Older results have not measured all that newer ones have.
-    share = "" if spread.count == cell.num_seeds else f" ({spread.count} of {cell.num_seeds})"
-    return Entry(f"{spread}{share}", is_bold=_is_ahead(row, cell, figure))
+    fewer = ""
+    if spread.count < cell.num_seeds:  # older results have not measured all that newer ones have
+        fewer = " (1 seed)" if spread.count == 1 else f" ({spread.count} seeds)"
+    return Entry(f"{spread}{fewer}", is_bold=_is_ahead(row, cell, figure))
 
 
 def _is_ahead(row: Row, cell: Cell, figure: Figure) -> bool:

@@ -46,7 +46,7 @@ def tables_note(grids: list[Grid]) -> str:
     return (
         "Test accuracy in percent (of ImageNet: validation), mean ± standard deviation over seeds. "
         "The best of Phase II is chosen by looking at it, among equally many epochs for every "
-        "method, which flatters all of them; the last epoch is the honest figure. Bold: the higher "
+        "method, which flatters all of them; nobody chooses the last. Bold: the higher "
         "of BinaryRelax and its baseline." + _recalibrated_note(grids)
     )
 
@@ -123,8 +123,8 @@ def markdown_note(grids: list[Grid]) -> str:
     """How to read the tables, and how to make a cell again."""
     return (
         "Test accuracy in percent; mean ± standard deviation where there are several seeds. The "
-        "best epoch is chosen by looking at the test images, which flatters; the last is the "
-        "honest figure. The paper does not say which epoch it shows; the scripts of its authors "
+        "best epoch is chosen by looking at the test images, which flatters; nobody chooses the "
+        "last. The paper does not say which epoch it shows; the scripts of its authors "
         "keep the best. For float, BWN and TWN, which know no phases, Phase II means the same last "
         "epochs. Of BinaryRelax and its baseline, the higher is bold. Any cell again: `binaryrelax "
         "train DATASET-NETWORK-METHOD --seed N --data DIR`, such as cifar10-resnet20-binary or "
