@@ -56,6 +56,16 @@ def assert_projects_like_a_copy(quantizer, w):
 
 
 @every_quantizer
+@pytest.mark.parametrize("cast_to", [torch.bfloat16, torch.float16])
+def test_autocast_to_any_half_type_changes_nothing(quantizer, cast_to):
+    for dtype in supported_dtypes(quantizer):
+        w = random_weights(16, 12).to(dtype)
+        with torch.autocast("cpu", cast_to):
+            inside = quantizer.project(w)
+        assert same_bits(inside, quantizer.project(w)), dtype
+
+
+@every_quantizer
 @pytest.mark.parametrize("layout", [*DENSE, *NOT_DENSE])
 def test_memory_format_is_kept_and_never_changes_the_answer(quantizer, layout):
     for dtype in (torch.float64, torch.bfloat16):  # the sums that round, and a narrow dtype

@@ -47,4 +47,5 @@ def has_non_finite(w: Tensor) -> Tensor:
     here = local_part(w)
     if here.numel() == 0:
         return torch.zeros((), dtype=torch.bool, device=here.device)
-    return torch.stack(torch.aminmax(here)).isfinite().all().logical_not()
+    least, largest = torch.aminmax(here)
+    return (least.isfinite() & largest.isfinite()).logical_not()
