@@ -45,7 +45,7 @@ def images_after_training(
     Args:
         recipe: the settings as they stand in ``result.json``.
     """
-    changes = {key: recipe[key] for key in ("batch_size", "flip", "crop_padding")}
-    plan = EpochPlan(seed=seed, epoch=recipe["epochs"], **changes)
+    same = {key: recipe[key] for key in ("batch_size", "flip", "crop_padding")}
+    plan = EpochPlan(seed=seed, epoch=recipe["epochs"], **same)
     for batch in islice(data.train_batches(plan=plan), NUM_BATCHES):
         yield data.look_up(*batch)[0]
