@@ -93,7 +93,7 @@ def _last_and_best() -> str:
 
 
 def _hidden(cells: Iterable[Iterable[FinishedRun]]) -> str:
-    """How much of accuracy lagging statistics hide at most, where they were measured anew."""
+    """What lagging statistics hide, where they were measured anew."""
     found = [gain_of_recalibration(run) for runs in cells for run in runs]
     gains = [gain for gain in found if gain is not None]
     return f", recalibrated − last {_range(gains)}" if gains else ""

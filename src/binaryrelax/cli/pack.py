@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.progress import track
 
 from binaryrelax.cli.errors import one_line_errors
 from binaryrelax.cli.options import DataOption, DebugOption, DownloadOption
@@ -54,8 +55,11 @@ def pack(
     if (data or download) and not recalibrate:
         raise typer.BadParameter("images are for --recalibrate, which is not there")
     images_of = partial(load_dataset, data=data, download=download) if recalibrate else None
+    watched = partial(track, description="batch statistics", console=console, transient=True)
     with one_line_errors(debug or context.obj):
-        packed = pack_run(run, out, fold_batchnorm=fold_batchnorm, images_of=images_of)
+        packed = pack_run(
+            run, out, fold_batchnorm=fold_batchnorm, images_of=images_of, watched=watched
+        )
         certificate = packed.certificate
         say(
             console,

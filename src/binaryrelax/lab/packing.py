@@ -1,6 +1,6 @@
 """Finished runs as packed files, and packed files as networks again."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,6 +65,7 @@ def pack_run(
     *,
     fold_batchnorm: bool,
     images_of: Callable[[str], ImageSource] | None = None,
+    watched: Callable[[Iterable[Tensor]], Iterable[Tensor]] = iter,
 ) -> PackedRun:
     """Packs the network of a finished run and writes it to `file`.
 
@@ -72,6 +73,7 @@ def pack_run(
         fold_batchnorm: see `pack`.
         images_of: gives a dataset by its name; its training images then measure the statistics of
             batch normalization anew.
+        watched: passes on the batches of images as they are asked for, to show progress.
 
     Raises:
         ValueError: the folder holds no finished run of a quantized network.
@@ -92,7 +94,8 @@ def pack_run(
     model.load_state_dict(load_file(folder / FINAL_NAME))
     about = _about(result)
     if images_of is not None:
-        _recalibrate(model, result, images_of(recipe["dataset"]))
+        images = _training_images(result, images_of(recipe["dataset"]))
+        recalibrate(model, watched(images), Machine())
         about["statistics"] = "recalibrated"
     quantizer = _quantizer(recipe["quantizer"])
     weights = select_weights(model, quantizer, keep_float=recipe["keep_float"])
@@ -139,12 +142,12 @@ def _result_of(folder: Path) -> dict[str, Any]:
     return read_json(folder / RESULT_NAME)
 
 
-def _recalibrate(model: nn.Module, result: dict[str, Any], data: ImageSource) -> None:
-    """With images that the run was trained on, on a CPU in float32."""
+def _training_images(result: dict[str, Any], data: ImageSource) -> Iterator[Tensor]:
+    """Batches of images that the run was trained on."""
     recipe = result["recipe"]
     if recipe.get("held_out"):
         data = data.holding_out(recipe["held_out"])
-    recalibrate(model, images_after_training(recipe, data, result["seed"]), Machine())
+    return images_after_training(recipe, data, result["seed"])
 
 
 def _about(result: dict[str, Any]) -> dict[str, str]:
