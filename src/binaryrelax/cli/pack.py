@@ -55,7 +55,13 @@ def pack(
     if (data or download) and not recalibrate:
         raise typer.BadParameter("images are for --recalibrate, which is not there")
     images_of = partial(load_dataset, data=data, download=download) if recalibrate else None
-    watched = partial(track, description="batch statistics", console=console, transient=True)
+    watched = partial(
+        track,
+        description="batch statistics",
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
     with one_line_errors(debug or context.obj):
         packed = pack_run(
             run, out, fold_batchnorm=fold_batchnorm, images_of=images_of, watched=watched
