@@ -15,6 +15,7 @@ from binaryrelax.lab.recipes import (
     demo_binary,
     imagenet_resnet18,
 )
+from binaryrelax.lab.recipes.search import tried
 from binaryrelax.lab.report import write_report
 from binaryrelax.lab.report.collection import collect_runs
 from binaryrelax.lab.report.grids import by_recipe, our_grids, paper_grids
@@ -92,6 +93,27 @@ def test_tables_alone_as_markdown(tmp_path):
     assert "binaryrelax train DATASET-NETWORK-METHOD --seed N" in lines[-1]
     against = next(line for line in lines if line.startswith("Cells of BinaryRelax"))
     assert "have been run: 2. Above the paper's figure by the best of Phase II: 2." in against
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_markdown_tells_of_machines_whose_bits_do_not_repeat(tmp_path, deterministic):
+    result = made_up_result(cifar10_resnet20("binary"))
+    result["environment"] = {
+        **result["environment"], "torch": "2.99", "precision": "bf16",
+        "deterministic": deterministic,
+    }  # fmt: skip
+    write_result(tmp_path, result)
+    write_report(tmp_path, tmp_path / "tables.md")
+    note = "Made in bf16 on made up with torch 2.99, not in the same order of additions each time"
+    assert (note in (tmp_path / "tables.md").read_text()) is not deterministic
+
+
+def test_markdown_says_that_held_out_images_are_no_test_images(tmp_path):
+    write_result(tmp_path, made_up_result(tried("binary", {})))
+    write_report(tmp_path, tmp_path / "tables.md")
+    text = (tmp_path / "tables.md").read_text()
+    assert "held_out are judged by training images that were held out, not by the test" in text
+    assert "held\\_out=5000@100" in text
 
 
 def test_missing_cells_are_shown_as_missing(tmp_path):

@@ -55,6 +55,7 @@ def tables_markdown(collection: Collection) -> str:
     grids = [grid for grid in paper_grids(runs) if any(row.has_runs for row in grid.rows)]
     parts = [f"## {grid.title}\n\n{paper_table_markdown(grid)}" for grid in grids]
     ours = our_grids(runs)
+    parts += [words.ours_text()] if ours else []
     parts += [f"## {grid.title}\n\n{grid_markdown(grid)}" for grid in ours]
     return "\n\n".join([*parts, words.markdown_note([*grids, *ours])]) + "\n"
 

@@ -129,7 +129,23 @@ def markdown_note(grids: list[Grid]) -> str:
         "epochs. Of BinaryRelax and its baseline, the higher is bold. Any cell again: `binaryrelax "
         "train DATASET-NETWORK-METHOD --seed N --data DIR`, such as cifar10-resnet20-binary or "
         "cifar10-vgg16-twn, which trains the float network that it starts from first; all names: "
-        "`binaryrelax recipes`." + _recalibrated_note(grids)
+        "`binaryrelax recipes`; the tables of a folder: `binaryrelax report FOLDER --out FILE.md`."
+        + _recalibrated_note(grids)
+        + _machines_note(grids)
+    )
+
+
+def _machines_note(grids: list[Grid]) -> str:
+    """What the runs were made on, and that a repeat will not have the same bits there."""
+    cells = [cell for grid in grids for row in grid.rows for cell in row.cells if cell]
+    environments = [run.result.get("environment") or {} for cell in cells for run in cell.runs]
+    gpus = [made for made in environments if made.get("precision") == "bf16"]
+    machines = {f"{made.get('device')} with torch {made.get('torch')}" for made in gpus}
+    if not machines or all(made.get("deterministic") for made in gpus):
+        return ""
+    return (
+        f" Made in bf16 on {' and '.join(sorted(machines))}, not in the same order of additions "
+        "each time: a cell that is made again differs about as another seed does."
     )
 
 
