@@ -21,6 +21,7 @@ from figures import (
     demo,
     findings,
     packed,
+    pictures,
     projection,
     search,
     step,
@@ -33,7 +34,7 @@ from figures.pictures import PICTURES
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 SOURCES = (
     *(demo, projection, step, convolutions, packed, theory),
-    *(cifar10, summary, comparisons, findings, search),
+    *(cifar10, summary, comparisons, findings, search, pictures),
 )
 SECTIONS: dict[str, Callable[[], str]] = {
     name: section for source in SOURCES for name, section in source.SECTIONS.items()
@@ -44,7 +45,7 @@ def main() -> int:
     """Fill all pages and draw all pictures; with --check, change nothing."""
     only_check = "--check" in sys.argv
     wanted = {page: filled(page.read_text()).encode() for page in PAGES}
-    wanted |= {picture_file(name): draw() for name, draw in PICTURES.items()}
+    wanted |= {picture_file(name): picture.draw() for name, picture in PICTURES.items()}
     stale = {
         path: content
         for path, content in wanted.items()

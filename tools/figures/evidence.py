@@ -17,6 +17,7 @@ from binaryrelax.lab.report.spread import Figure, is_beyond_chance
 from figures.common import RESULTS, read, spread
 
 LATE_SHARE = 15  # the last fifteenth of the epochs: 20 of 300, 7 of 100
+FEWEST_LATE = 5
 BITS = {"1 bit": ("bwn", "binary"), "ternary": ("twn", "ternary")}  # BinaryConnect, BinaryRelax
 SCHEDULES = {"": "the paper's schedule", PLUS: "annealed", TUNED: "annealed, tuned"}
 ROWS = dict.fromkeys((cifar10_resnet20, *CIFAR10_ROWS))  # ResNet-20 first: it has most runs
@@ -80,15 +81,19 @@ def _recalibrated_later() -> dict[tuple[str, int], tuple[float, float]]:
     return {(r["recipe"], r["seed"]): (r["as_trained"], r["recalibrated"]) for r in records}
 
 
-def late(run: FinishedRun) -> float:
-    """The mean over the last epochs: the very last may be a lucky or unlucky one."""
-    return fmean(late_epochs(run))
+def late(run: FinishedRun) -> float | None:
+    """The mean over the last epochs: the very last may be a lucky or unlucky one.
+
+    None if a fifteenth of the epochs are too few to say more than the very last.
+    """
+    epochs = late_epochs(run)
+    return fmean(epochs) if len(epochs) >= FEWEST_LATE else None
 
 
 def swing(run: FinishedRun) -> float | None:
-    """The standard deviation over the same epochs; None if that is a single one."""
+    """The standard deviation over the same epochs."""
     epochs = late_epochs(run)
-    return stdev(epochs) if len(epochs) > 1 else None
+    return stdev(epochs) if len(epochs) >= FEWEST_LATE else None
 
 
 def best(run: FinishedRun) -> float | None:

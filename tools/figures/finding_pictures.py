@@ -5,73 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 from statistics import fmean
-from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
-from binaryrelax.lab.drawing import COLOURS, GRID, INK, QUIET, SHADE, label, legend, panels, title
+from binaryrelax.lab.drawing import COLOURS, INK, QUIET, SHADE, label, legend, panels, title
 from binaryrelax.lab.recipes import METHOD_NAMES
 from binaryrelax.lab.recipes.recipe import PLUS, TUNED
 from binaryrelax.lab.recipes.search import MORE_DECAY, SMALLER_STRENGTH, tried
 from binaryrelax.lab.report.runs import FinishedRun
+from binaryrelax.lab.report.spread import spread_of
 from figures.common import RESULTS, read
-from figures.evidence import (
-    BITS,
-    best,
-    differences,
-    final_strength,
-    last,
-    recalibrated,
-    runs_of,
-    settings,
-)
+from figures.evidence import BITS, final_strength, last, runs_of
+from figures.findings import STRENGTHS, recipes_by_strength
 
 FIRST_EPOCH_SHOWN = 200
 OTHER_COLOUR = "#7c3aed"
-GAINS_SHOWN = {  # a figure of a run, its marker, whether that is filled
-    "last epoch": (last, "o", True),
-    "last epoch, recalibrated": (recalibrated, "D", True),
-    "best epoch of Phase II": (best, "o", False),
-}
-
-
-def gains() -> Figure:
-    """BinaryRelax minus BinaryConnect, a point for each seed."""
-    rows = [
-        (f"{words}, {bits}", network, pair, end)
-        for words, network, end in settings()
-        for bits, pair in BITS.items()
-        if all(runs_of(f"{network}-{method}{end}") for method in pair)
-    ]
-    figure, (axes,) = panels(1, 1, size=(11, 1.9 + 0.6 * len(rows)))
-    for height, (_, network, (baseline, relaxed), end) in enumerate(rows):
-        names = f"{network}-{relaxed}{end}", f"{network}-{baseline}{end}"
-        for below, (measure, marker, filled) in zip(
-            (-0.25, 0, 0.25), GAINS_SHOWN.values(), strict=True
-        ):
-            values = differences(*names, measure)
-            heights = [height + below + 0.09 * number for number in range(len(values))]
-            if values:  # nothing at all, unclipped, would count as a point in the corner
-                style = _dots(marker, COLOURS[relaxed], filled)
-                axes.plot(values, heights, **style, clip_on=False)
-    axes.axvline(0, color=INK, lw=1)
-    axes.set_yticks(range(len(rows)), [row[0] for row in rows])
-    axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.grid(axis="x", color=GRID)
-    label(axes, x="BinaryRelax − BinaryConnect, points of test accuracy; a dot for each seed")
-    handles = [
-        Line2D([], [], **_dots(marker, QUIET, filled), label=words)
-        for words, (_, marker, filled) in GAINS_SHOWN.items()
-    ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False, fontsize=11)
-    return figure
-
-
-def _dots(marker: str, colour: str, filled: bool) -> dict[str, Any]:
-    face = colour if filled else "white"
-    return {"ls": "", "marker": marker, "ms": 8, "mfc": face, "mec": colour, "mew": 1.5}
 
 
 def last_epochs() -> Figure:
@@ -158,7 +107,7 @@ def flips() -> Figure:
             shares = [100 * epoch[key] for epoch in record["epochs"]]
             _draw_epochs(place, shares, style, color=COLOURS["bwn"], label=name)
     statistics = {"accuracy": ("batch statistics of training", COLOURS["bwn"])}
-    statistics["recalibrated"] = ("measured anew", INK)
+    statistics["recalibrated"] = ("recalibrated", INK)
     for key, (name, colour) in statistics.items():
         values = [epoch[key] for epoch in records[0]["epochs"]]
         _draw_epochs(right, values, "-", color=colour, label=name)
@@ -178,9 +127,52 @@ def _draw_epochs(axes: Axes, values: list[float], style: str, **options: str) ->
     axes.plot(range(1, len(values) + 1), values, style, **options)
 
 
-ALL: dict[str, Callable[[], Figure]] = {
-    "gains": gains,
-    "last-epochs": last_epochs,
-    "flips": flips,
-    "phase-two": phase_two,
+def strengths() -> Figure:
+    """The last epoch by the λ at which Phase I ends: the demo, and tries of ResNet-20."""
+    figure, (left, right) = panels(1, 2, size=(13, 4.6))
+    title(left, "the demo, annealed, 10 epochs: mean ± deviation of eight seeds")
+    title(right, "ResNet-20, annealed, 100 epochs, decay 3e-4: one seed")
+    for bits, (baseline, method) in BITS.items():
+        groups = {
+            final_strength(recipe): runs_of(recipe.name).values()
+            for recipe in recipes_by_strength(baseline, method)
+        }
+        _draw_strengths(left, groups, bits, COLOURS[method])
+        tries = [tried(method, MORE_DECAY | change) for change in STRENGTHS]
+        groups = {final_strength(recipe): runs_of(recipe.name).values() for recipe in tries}
+        _draw_strengths(right, groups, bits, COLOURS[method])
+    label(left, x="λ at the end of Phase I", y="test accuracy, last epoch, %")
+    label(right, x="λ at the end of Phase I", y="accuracy on held-out images, last epoch, %")
+    for place in (left, right):
+        place.margins(x=0.15, y=0.25)
+        legend(place, loc="lower right")
+    return figure
+
+
+def _draw_strengths(
+    axes: Axes, groups: dict[str, Iterable[FinishedRun]], name: str, colour: str
+) -> None:
+    """Means with their deviations, side by side; λ without runs are left out."""
+    found = {strength: spread_of(map(last, runs)) for strength, runs in groups.items()}
+    known = {strength: spread for strength, spread in found.items() if spread}
+    means = [spread.mean for spread in known.values()]
+    bars = [spread.deviation or 0 for spread in known.values()]
+    axes.errorbar(list(known), means, bars, color=colour, marker="o", capsize=4, lw=1.2, label=name)
+
+
+ALL: dict[str, tuple[Callable[[], Figure], str]] = {
+    "last-epochs": (
+        last_epochs,
+        "Test accuracy of the last hundred epochs under both schedules",
+    ),
+    "flips": (
+        flips,
+        "Weights that a step flips, weights next to zero, and the accuracy with old and new batch "
+        "statistics",
+    ),
+    "strengths": (strengths, "Accuracy of the last epoch by the λ at the end of Phase I"),
+    "phase-two": (
+        phase_two,
+        "Accuracy at x and projected, around the beginning of Phase II",
+    ),
 }

@@ -144,10 +144,11 @@ def phase_two_of_tries() -> str:
 
 
 def phase_two_of_the_demo() -> str:
-    """The same in runs of the demo that differ in λ."""
-    return _around_phase_two(
-        [recipe for pair in BITS.values() for recipe in recipes_by_strength(*pair)]
-    )
+    """The same in runs of the demo, under the paper's schedule and with several λ."""
+    recipes = []
+    for pair in BITS.values():
+        recipes += [find_recipe(f"demo-paper-{pair[1]}"), *recipes_by_strength(*pair)]
+    return _around_phase_two(recipes)
 
 
 def _around_phase_two(recipes: list[Recipe]) -> str:
@@ -156,7 +157,7 @@ def _around_phase_two(recipes: list[Recipe]) -> str:
         runs = runs_of(recipe.name).values()
         if runs and recipe.is_relaxed:
             at_x, *changes = zip(*(moments_of(run) for run in runs), strict=True)
-            shown = [spread(values, signed=True) for values in changes]
+            shown = [gain(values) for values in changes]
             rows.append((*_circumstances(recipe), spread(at_x), *shown, str(len(runs))))
     headings = ("", "schedule", "decay", "λ", "at x", "projected at once", "an epoch later")
     return table((*headings, "best of II − best of I", "seeds"), rows)
@@ -206,7 +207,7 @@ def statistics_at_phase_two() -> str:
         what = f"the demo, {_bits(recipe)}", final_strength(recipe)
         rows.append((*what, *figures, str(len(mine))))
     moments = ("at x", "projected at once", "an epoch later")
-    headings = [text for moment in moments for text in (moment, f"{moment}, measured anew")]
+    headings = [text for moment in moments for text in (moment, f"{moment}, recalibrated")]
     return table(("", "λ", *headings, "seeds"), rows)
 
 
@@ -221,7 +222,7 @@ def statistics_by_learning_rate() -> str:
             figures = [spread(epoch[key] for epoch in late) for key in ("accuracy", "recalibrated")]
             rows.append((decay, f"{rate:g}", f"{flips:.1f}", *figures))
     headings = ("weight decay", "learning rate", "of 10,000 weights a step flips")
-    return table((*headings, "batch statistics of training", "measured anew"), rows)
+    return table((*headings, "batch statistics of training", "recalibrated"), rows)
 
 
 def jumps() -> str:

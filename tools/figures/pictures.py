@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from matplotlib.figure import Figure
@@ -12,9 +12,18 @@ from binaryrelax.lab.drawing import figure_bytes
 from binaryrelax.lab.recipes.methods import PAPER_METHODS
 from binaryrelax.lab.report.picture import picture_bytes
 from binaryrelax.lab.theory.catalogue import PARTS, Part
-from figures import finding_pictures
+from figures import finding_pictures, gain_pictures
 from figures.common import RESULTS, read
 from figures.evidence import runs_of
+
+
+@dataclass(frozen=True)
+class Picture:
+    """What makes the PNG file, what it shows in words, and where the pages that show it find it."""
+
+    draw: Callable[[], bytes]
+    words: str
+    folder: str = "images"
 
 
 def demo() -> bytes:
@@ -37,8 +46,45 @@ def finding(draw: Callable[[], Figure]) -> bytes:
     return figure_bytes(draw())
 
 
-PICTURES: dict[str, Callable[[], bytes]] = {
-    "demo": demo,
-    **{f"theory/{part.name}": partial(theory, part) for part in PARTS if part.draw},
-    **{f"findings/{name}": partial(finding, draw) for name, draw in finding_pictures.ALL.items()},
+def link(name: str) -> str:
+    """The line of a page that shows a picture."""
+    picture = PICTURES[name]
+    return f"![{picture.words}]({picture.folder}/{name}.png)"
+
+
+DEMO = (
+    "Test accuracy of the demo's five networks, mean of 8 seeds, and a layer's weights sliding "
+    "from float into Q"
+)
+THEORY = {
+    "figure1": "Four lines through 0 in the plane, the cells of points nearest to each, and five "
+    "projections",
+    "figure4": "One step of BinaryConnect that changes line, and the same step from the projection "
+    "of y on the new line",
+    "alpha": "α at changes of line falls with the learning rate; its range on nine problems",
+    "theorem": "Left and right side of the theorem's second conclusion; movement at the beginning "
+    "and at the end of the runs",
+    "stagnation": "Share of weights that ever change level, and the loss reached, by learning rate",
+    "local-minima": "How often each method ends in the best minimizer, with intervals, in six "
+    "cases",
+    "relaxed-minima": "The number of local minimizers of the relaxed objective grows with λ from 1 "
+    "to that of Q",
+    "envelope": "Loss, envelope and relaxed objective along a run; the relaxed objective reached "
+    "with λ held fixed",
+    "hamilton-jacobi": "The envelope at three times with the finite-difference solution, and their "
+    "difference on finer grids",
 }
+FINDINGS = {**gain_pictures.ALL, **finding_pictures.ALL}
+PICTURES: dict[str, Picture] = {
+    "demo": Picture(demo, DEMO, "docs/images"),
+    **{
+        f"theory/{part.name}": Picture(partial(theory, part), THEORY[part.name])
+        for part in PARTS
+        if part.draw
+    },
+    **{
+        f"findings/{name}": Picture(partial(finding, draw), words)
+        for name, (draw, words) in FINDINGS.items()
+    },
+}
+SECTIONS = {f"picture-{name.replace('/', '-')}": partial(link, name) for name in PICTURES}

@@ -10,22 +10,11 @@ from binaryrelax.lab.recipes import METHOD_NAMES, find_recipe
 from binaryrelax.lab.recipes.recipe import PLUS, TUNED
 from binaryrelax.lab.recipes.search import METHODS, ROUNDS, Change, Round, tried
 from binaryrelax.lab.recipes.tuned import CHOSEN, cifar10_resnet20_tuned
+from binaryrelax.lab.report.spread import Spread
 from figures.common import RESULTS, ROOT, read, spread, table
 from figures.evidence import BITS, best, differences, final_strength, last, runs_of
 
 BITS_OF = {relaxed: bits for bits, (_, relaxed) in BITS.items()}
-PARQ_SETTING = "200", "none"  # as the script of its authors has it
-PUBLISHED = {  # of ResNet-20: who, accuracy, epochs, float layers
-    "binary": [
-        ("PARQ", "90.48 ± 0.26", *PARQ_SETTING),
-        ("BinaryRelax, by the authors of PARQ", "89.98 ± 0.13", *PARQ_SETTING),
-        ("ReSTE", "91.32", "1000", "first and last"),
-    ],
-    "ternary": [
-        ("PARQ", "91.45 ± 0.11", *PARQ_SETTING),
-        ("BinaryRelax, by the authors of PARQ", "91.25 ± 0.07", *PARQ_SETTING),
-    ],
-}
 
 
 def first_round() -> str:
@@ -97,12 +86,20 @@ def tuned() -> str:
                 epochs = f"{find_recipe(recipe.starts_from).epochs} float + {recipe.epochs}"
                 figures = spread(map(last, runs)), spread(map(best, runs)), ""
                 rows.append((bits, words, *figures, epochs, "last", str(len(runs))))
-        rows += [
-            (bits, who, "", "", accuracy, *setting, "")
-            for who, accuracy, *setting in PUBLISHED[method]
-        ]
+        rows += _published(bits)
     headings = ("weights", "recipe", "last epoch", "best of Phase II", "as published")
     return table((*headings, "epochs", "float layers", "seeds"), rows)
+
+
+def _published(bits: str) -> list[tuple[str, ...]]:
+    """Rows of what others report."""
+    rows = []
+    for record in read(RESULTS / "published.json")["records"]:
+        accuracy = Spread(record["accuracy"], record["deviation"], 0).text()
+        setting = str(record["epochs"]), record["float_layers"]
+        if record["weights"] == bits:
+            rows.append((bits, record["who"], "", "", accuracy, *setting, ""))
+    return rows
 
 
 def chosen() -> str:
