@@ -6,7 +6,7 @@ these change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from statistics import fmean
 
 from binaryrelax.lab.recipes import find_recipe
@@ -57,20 +57,24 @@ def _anchor(heading: str) -> str:
 
 
 def _rivals() -> str:
-    """The mean gain over the comparisons of a group, and in how many it is above zero."""
+    """The mean gain over the comparisons of each group."""
     groups = {words: with_runs(pairs).values() for words, pairs in rival_groups().items()}
-    return "<br>".join(f"{words}: {_mean_gains(pairs)}" for words, pairs in groups.items() if pairs)
+    return "<br>".join(
+        f"{words} ({_count(len(pairs), 'comparison')}): {_mean_gains(pairs)}"
+        for words, pairs in groups.items()
+        if pairs
+    )
 
 
-def _mean_gains(pairs: Iterable[tuple[str, str]]) -> str:
+def _mean_gains(pairs: Collection[tuple[str, str]]) -> str:
+    """By each figure; in brackets how many have it, if not all."""
     parts = []
     for name, measure in MEASURES.items():
         found = [differences(*pair, measure) for pair in pairs]
         means = [fmean(gains) for gains in found if gains]
-        ahead = sum(mean > 0 for mean in means)
+        number = f" ({len(means)})" if len(means) < len(pairs) else ""
         if means:
-            mean = spread([fmean(means)], signed=True)
-            parts.append(f"{name} {mean} (ahead in {ahead} of {len(means)})")
+            parts.append(f"{name} {spread([fmean(means)], signed=True)}{number}")
     return ", ".join(parts)
 
 
@@ -160,16 +164,22 @@ def _gains(pairs: Callable[[], Pairs]) -> str:
 
 def _one_bit() -> str:
     """By the last epoch and by the best, network by network."""
-    return "<br>".join(
-        f"{words}: {_short(differences(*pair, last))} by the last epoch, "
-        f"{_short(differences(*pair, best))} by the best"
-        for words, pair in with_runs(one_bit_pairs()).items()
-    )
+    lines = []
+    for words, pair in with_runs(one_bit_pairs()).items():
+        lasts, bests = differences(*pair, last), differences(*pair, best)
+        shown = [spread([fmean(gains)], signed=True) for gains in (lasts, bests)]
+        lines.append(f"{words}: last {shown[0]}, best {shown[1]} ({_count(len(lasts), 'seed')})")
+    return "<br>".join(lines)
 
 
 def _short(gains: list[float]) -> str:
-    seeds = "1 seed" if len(gains) == 1 else f"{len(gains)} seeds"
-    return f"{spread([fmean(gains)], signed=True)} ({seeds})" if gains else "not run"
+    if not gains:
+        return "not run"
+    return f"{spread([fmean(gains)], signed=True)} ({_count(len(gains), 'seed')})"
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
 ANSWERS: dict[str, tuple[str, Callable[[], str]]] = {
