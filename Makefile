@@ -15,7 +15,7 @@ demo: $(VENV)/.native  ## train five small networks in about two minutes; writes
 	$(BIN)/binaryrelax demo
 
 test: $(VENV)/.native check  ## linters, types and the fast tests, under five minutes
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) tests native/tests
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests native/tests
 
 test-slow: $(VENV)/.native  ## the long tests, under forty minutes
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow tests native/tests

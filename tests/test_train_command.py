@@ -158,9 +158,10 @@ def test_train_runs_the_very_recipe_that_the_list_prints(tmp_path):
 def test_init_replaces_the_ancestor(trained, tmp_path):
     out, _ = trained
     start = out / "demo-float@1" / FINAL_NAME
-    result = invoke("train", "demo-bwn", "--epochs", 1, "--init", start, "--out", tmp_path / "bwn")
+    short = ("--epochs", 1, "--set", "held_out=9800")  # two steps on what is left of the images
+    result = invoke("train", "demo-bwn", *short, "--init", start, "--out", tmp_path / "bwn")
     assert result.exit_code == 0, result.output
-    assert "[1/1] demo-bwn@1: BWN" in result.stdout
+    assert "[1/1] demo-bwn+held_out=9800@1: BWN" in result.stdout
     saved = read_json(tmp_path / "bwn" / RESULT_NAME)["initial_checkpoint"]
     assert saved == {"name": f"demo-float@1/{FINAL_NAME}", "digest": digest_of(start)}
     assert not (tmp_path / "bwn" / "demo-float@1").exists()

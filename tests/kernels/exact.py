@@ -23,11 +23,6 @@ class Cut:
         """The mean of the kept weights."""
         return float(Fraction(self.total, self.count << UNIT))
 
-    def beats(self, other: Cut) -> bool:
-        """Whether A^2/B is larger; of equal ones, the larger scale wins."""
-        mine, theirs = self.total**2 * other.count, other.total**2 * self.count
-        return mine > theirs or (mine == theirs and self.count < other.count)
-
 
 def value_ratio(first: Cut, second: Cut) -> float:
     """A^2/B of the first over that of the second, rounded only at the end."""
@@ -48,13 +43,13 @@ def best_cut(row: Tensor) -> Cut:
     """The optimum of eq. 6 over all cuts of a row; of ties, the one with the larger scale."""
     mantissas, exponents = (part.tolist() for part in _mantissas_and_exponents(row))
     units = (m << e for m, e in zip(mantissas, exponents, strict=True))
-    best, total = Cut(0, 1), 0
+    best_total, best_square, best_count, total = 0, 0, 1, 0
     for count, magnitude in enumerate(sorted(units, reverse=True), start=1):
         total += magnitude
-        cut = Cut(total, count)
-        if cut.beats(best):
-            best = cut
-    return best if best.total else Cut(0, 0)
+        square = total * total
+        if square * best_count > best_square * count:  # of equal ones, the first has fewer weights
+            best_total, best_square, best_count = total, square, count
+    return Cut(best_total, best_count) if best_total else Cut(0, 0)
 
 
 def _mantissas_and_exponents(row: Tensor) -> tuple[Tensor, Tensor]:

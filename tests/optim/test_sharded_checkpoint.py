@@ -10,7 +10,7 @@ from torch.optim import SGD, AdamW
 
 from binaryrelax import Binary, Hard
 from tests.optim.sharded import equal, sharded, snapshot
-from tests.optim.toy import loss_of, sgd, small_network, train, wrapped
+from tests.optim.toy import SHORT, SHORTER, loss_of, sgd, small_network, train, wrapped
 from tests.ranks import run_on_ranks
 
 BASES = {
@@ -23,16 +23,16 @@ BASES = {
 }
 
 
-def plain(base, seed=0):
+def plain(base, seed=0, schedule=SHORT):
     model = small_network(seed)
-    return model, wrapped(model, base)
+    return model, wrapped(model, base, schedule=schedule)
 
 
-def save(folder, base, num_steps):
+def save(folder, base, num_steps, schedule=SHORT):
     import torch.distributed.checkpoint as dcp
     from torch.distributed.checkpoint.state_dict import get_state_dict
 
-    model, optimizer = sharded(BASES[base])
+    model, optimizer = sharded(BASES[base], schedule=schedule)
     train(model, optimizer, num_steps)
     optimizer.zero_grad()
     before = snapshot(model, optimizer)
@@ -42,11 +42,11 @@ def save(folder, base, num_steps):
     return before
 
 
-def resume(folder, base, num_steps, build=sharded):
+def resume(folder, base, num_steps, schedule=SHORT, build=sharded):
     import torch.distributed.checkpoint as dcp
     from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 
-    model, optimizer = build(BASES[base], seed=9)
+    model, optimizer = build(BASES[base], seed=9, schedule=schedule)
     of_model, of_optimizer = get_state_dict(model, optimizer)
     assert optimizer.num_steps == 0
     with warnings.catch_warnings():
@@ -61,13 +61,13 @@ def resume(folder, base, num_steps, build=sharded):
 @pytest.mark.parametrize("base", BASES)
 def test_resumes_on_another_number_of_ranks(base, tmp_path):
     """4 ranks save; 2 ranks and one plain process go on to the bits of an uninterrupted run."""
-    model, optimizer = plain(BASES[base])
-    train(model, optimizer, 34)
+    model, optimizer = plain(BASES[base], schedule=SHORTER)
+    train(model, optimizer, 13)  # five of them in Phase II
     uninterrupted = snapshot(model, optimizer)
     folder = str(tmp_path / "checkpoint")
-    saved = run_on_ranks(save, 4, tmp_path / "four", folder, base, 28)
-    resumed = run_on_ranks(resume, 2, tmp_path / "two", folder, base, 6)
-    for loaded, after in (*resumed, resume(folder, base, 6, plain)):
+    saved = run_on_ranks(save, 4, tmp_path / "four", folder, base, 7, SHORTER)
+    resumed = run_on_ranks(resume, 2, tmp_path / "two", folder, base, 6, SHORTER)
+    for loaded, after in (*resumed, resume(folder, base, 6, SHORTER, plain)):
         assert equal(loaded, saved[0])
         assert equal(after, uninterrupted)
 

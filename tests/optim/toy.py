@@ -8,6 +8,7 @@ from binaryrelax import BinaryRelax, GeometricGrowth, Schedule, Ternary, select_
 IMAGES = torch.randn(24, 2, 6, 6, generator=torch.Generator().manual_seed(0))
 LABELS = torch.randint(4, (24,), generator=torch.Generator().manual_seed(1))
 SHORT = GeometricGrowth.reaching(150.0, phase_one_steps=30, every=3)
+SHORTER = GeometricGrowth.reaching(150.0, phase_one_steps=8, every=3)  # ranks take slow steps
 
 
 def small_network(seed: int = 0) -> nn.Sequential:

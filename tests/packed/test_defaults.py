@@ -73,10 +73,18 @@ def test_files_are_the_same(tmp_path, other):
     assert same_snapshot(snapshot(model), snapshot(packed))
 
 
-@EVERY_DEFAULT
-def test_graphs_are_the_same(tmp_path, other):
+@pytest.fixture(scope="module")
+def plain_graph(tmp_path_factory):
+    """A packed network, and the file that it is exported to without another default."""
     _, packed = packed_copy(small_network, Ternary())
-    export_onnx(packed, IMAGES, tmp_path / "plain.onnx")
+    path = tmp_path_factory.mktemp("plain") / "plain.onnx"
+    export_onnx(packed, IMAGES, path)
+    return packed, path
+
+
+@EVERY_DEFAULT
+def test_graphs_are_the_same(plain_graph, tmp_path, other):
+    packed, plain = plain_graph
     with other():
         export_onnx(packed, IMAGES, tmp_path / "other.onnx")
-    assert (tmp_path / "other.onnx").read_bytes() == (tmp_path / "plain.onnx").read_bytes()
+    assert (tmp_path / "other.onnx").read_bytes() == plain.read_bytes()
