@@ -30,7 +30,7 @@ from binaryrelax.lab.recipes import (
 from binaryrelax.lab.recipes.cifar10 import CIFAR10_ROWS
 from binaryrelax.lab.recipes.cifar100 import CIFAR100_ROWS
 from binaryrelax.lab.recipes.listing import recipes_table
-from binaryrelax.lab.recipes.momentum import vgg11_momentum
+from binaryrelax.lab.recipes.momentum import demo_momentum, vgg11_momentum
 
 STEPS_PER_EPOCH = math.ceil(10_000 / 128)
 CIFAR_STEPS, IMAGENET_STEPS = math.ceil(50_000 / 128), math.ceil(1_281_167 / 256)
@@ -314,12 +314,15 @@ def test_every_row_is_a_function_of_the_package():
         assert inspect.isfunction(getattr(recipes, row.__name__))
 
 
-def test_vgg11_with_the_momentum_of_the_notebook_changes_nothing_else():
-    start, *quantized = vgg11_momentum()
-    assert start == find_recipe("cifar10-vgg11-float")
+@pytest.mark.parametrize(
+    ("row", "family"), [(vgg11_momentum(), "cifar10-vgg11"), (demo_momentum(), "demo-paper")]
+)
+def test_the_momentum_of_the_notebook_changes_nothing_else(row, family):
+    start, *quantized = row
+    assert start == find_recipe(f"{family}-float")
     assert [recipe.method for recipe in quantized] == ["bwn", "binary", "twn", "ternary"]
     for recipe in quantized:
-        paper = find_recipe(f"cifar10-vgg11-{recipe.method}")
+        paper = find_recipe(f"{family}-{recipe.method}")
         changed = {"name": recipe.name, "momentum": 0.9, "paper_accuracy": recipe.paper_accuracy}
         assert replace(paper, **changed) == recipe
         assert recipe.name == f"{paper.name}+momentum=0.9"

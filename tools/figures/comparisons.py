@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from binaryrelax.lab.recipes import find_recipe
+from binaryrelax.lab.recipes import METHOD_NAMES, find_recipe
 from binaryrelax.lab.recipes.demo_questions import from_random_weights
+from binaryrelax.lab.recipes.momentum import demo_momentum, vgg11_momentum
 from binaryrelax.lab.recipes.search import (
     BINARY_CONNECT,
     EXACT,
     FROM_RANDOM_WEIGHTS,
     MORE_DECAY,
+    PAPER_MOMENTUM,
     Change,
     tried,
 )
@@ -102,6 +104,21 @@ def one_bit_pairs() -> Pairs:
     }
 
 
+def momentum_pairs() -> Pairs:
+    """Momentum 0.9 and the paper's 0.95."""
+    rows = {
+        "VGG-11, the paper's schedule": vgg11_momentum(),
+        "the demo, the paper's schedule": demo_momentum(),
+    }
+    pairs = {
+        f"{words}, {METHOD_NAMES[recipe.method]}": (recipe.name, recipe.name.partition("+")[0])
+        for words, row in rows.items()
+        for recipe in row
+        if recipe.quantizer
+    }
+    return pairs | pairs_of_tries({}, PAPER_MOMENTUM)
+
+
 def pairs_of_tries(ours: Change, theirs: Change) -> Pairs:
     """Two changes against each other among the tries of the search."""
     return {
@@ -140,5 +157,6 @@ SECTIONS = {
     "findings-start": lambda: compared(
         start_pairs(), "from the float network", "from random weights"
     ),
+    "findings-momentum": lambda: compared(momentum_pairs(), "momentum 0.9", "0.95"),
     "findings-one-bit-against-twn": lambda: compared(one_bit_pairs(), "1 bit, BinaryRelax", "TWN"),
 }

@@ -12,9 +12,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from binaryrelax.lab.drawing import COLOURS, GRID, INK, QUIET, label, panels
+from binaryrelax.lab.recipes import find_recipe
 from figures.comparisons import (
     Pairs,
     exact_pairs,
+    momentum_pairs,
     one_bit_pairs,
     rival_pairs,
     start_pairs,
@@ -37,7 +39,7 @@ def gains(pairs: Callable[[], Pairs], words: str) -> Figure:
     rows = with_runs(pairs())
     figure, (axes,) = panels(1, 1, size=(11, 1.7 + 0.52 * len(rows)))
     for height, names in enumerate(rows.values()):
-        colour = COLOURS["ternary" if "ternary" in names[0] else "binary"]
+        colour = COLOURS[find_recipe(names[0]).method]
         for place, (measure, marker, filled) in zip(PLACES, SHOWN.values(), strict=True):
             _draw_seeds(axes, differences(*names, measure), height + place, marker, colour, filled)
     axes.axvline(0, color=INK, lw=1)
@@ -81,6 +83,10 @@ ALL: dict[str, tuple[Callable[[], Figure], str]] = {
     "start": (
         partial(gains, start_pairs, "from the float network − from random weights"),
         "Gain of starting from a trained float network for each seed",
+    ),
+    "momentum": (
+        partial(gains, momentum_pairs, "momentum 0.9 − momentum 0.95"),
+        "Gain of a momentum of 0.9 over the paper's 0.95 for each seed",
     ),
     "one-bit": (
         partial(gains, one_bit_pairs, "1 bit with BinaryRelax − TWN"),

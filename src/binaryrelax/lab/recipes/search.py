@@ -42,6 +42,7 @@ EXACT = {"quantizer": "Ternary()"}
 FROM_RANDOM_WEIGHTS = {"starts_from": "none"}
 LATE_PHASE_TWO = {"phase_two_epoch": "285"}
 MORE_DECAY = {"weight_decay": "3e-4"}
+PAPER_MOMENTUM = {"momentum": "0.95"}
 ROUNDS = (
     Round(
         base={},
@@ -52,7 +53,7 @@ ROUNDS = (
             {"weight_decay": "1e-3"},
             {"lr": "0.05"},
             {"lr": "0.2"},
-            {"momentum": "0.95"},
+            PAPER_MOMENTUM,
             {"phase_two_epoch": "150"},
             LATE_PHASE_TWO,
             SMALLER_STRENGTH,
@@ -74,7 +75,7 @@ ROUNDS = (
             LATE_PHASE_TWO,
             SMALLER_STRENGTH,
             BINARY_CONNECT,
-            {"momentum": "0.95"},
+            PAPER_MOMENTUM,
             FROM_RANDOM_WEIGHTS,
         ),
         only_for={"binary": (), "ternary": (EXACT,)},

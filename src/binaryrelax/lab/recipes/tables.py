@@ -15,7 +15,7 @@ from binaryrelax.lab.recipes.demo import (
 from binaryrelax.lab.recipes.demo_questions import demo_paper_row, demo_questions
 from binaryrelax.lab.recipes.imagenet import IMAGENET_ROWS
 from binaryrelax.lab.recipes.methods import PAPER_METHODS
-from binaryrelax.lab.recipes.momentum import vgg11_momentum
+from binaryrelax.lab.recipes.momentum import demo_momentum, vgg11_momentum
 from binaryrelax.lab.recipes.recipe import METHOD_NAMES, PLUS, Recipe
 from binaryrelax.lab.recipes.search import resnet20_search
 from binaryrelax.lab.recipes.tuned import tuned_row
@@ -80,6 +80,7 @@ SEARCHES = {  # asked beside the tables, and not listed with them
     "cifar10-momentum": vgg11_momentum(),
     "demo-questions": demo_questions(),
     "demo-paper": demo_paper_row(),
+    "demo-momentum": demo_momentum(),
 }
 _EVERY_CELL = (cell for table in (TABLES | OUR_TABLES).values() for cell in table.recipes)
 ALL_RECIPES = tuple({recipe.name: recipe for recipe in _EVERY_CELL}.values())
