@@ -29,8 +29,8 @@ SHOWN = {  # a figure of a run, its marker, whether that is filled
     "last epoch, recalibrated": (recalibrated, "D", True),
     "best epoch of Phase II": (best, "o", False),
 }
-PLACES = (-0.3, 0.0, 0.3)  # of these within a row, and how far the seeds of one are spread
-WIDTH = 0.2
+PLACES = (-0.3, 0.0, 0.3)  # of these within a row
+WIDTH = 0.2  # that the seeds of one are spread over
 LETTERS = 40  # of a line beside a row
 
 
@@ -41,29 +41,27 @@ def gains(pairs: Callable[[], Pairs], words: str) -> Figure:
     for height, names in enumerate(rows.values()):
         colour = COLOURS[find_recipe(names[0]).method]
         for place, (measure, marker, filled) in zip(PLACES, SHOWN.values(), strict=True):
-            _draw_seeds(axes, differences(*names, measure), height + place, marker, colour, filled)
+            values = differences(*names, measure)
+            _draw_seeds(axes, values, height + place, _dots(marker, colour, filled))
     axes.axvline(0, color=INK, lw=1)
     axes.set_yticks(range(len(rows)), [fill(row, LETTERS, break_on_hyphens=False) for row in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.grid(axis="x", color=GRID)
     label(axes, x=f"{words},\npoints of accuracy; a dot for each seed")
     handles = [
-        Line2D([], [], **_dots(marker, QUIET, filled), label=words)
-        for words, (_, marker, filled) in SHOWN.items()
+        Line2D([], [], **_dots(marker, QUIET, filled), label=name)
+        for name, (_, marker, filled) in SHOWN.items()
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False, fontsize=11)
     return figure
 
 
-def _draw_seeds(
-    axes: Axes, values: Sequence[float], height: float, marker: str, colour: str, filled: bool
-) -> None:
+def _draw_seeds(axes: Axes, values: Sequence[float], height: float, style: dict[str, Any]) -> None:
     """The seeds of one figure, a little below each other."""
     if values:  # nothing at all, unclipped, would count as a point in the corner
-        step = WIDTH / max(len(values) - 1, 1)
-        heights = [height - WIDTH / 2 + step * number for number in range(len(values))]
-        heights = heights if len(values) > 1 else [height]
-        axes.plot(values, heights, **_dots(marker, colour, filled), clip_on=False)
+        gaps = len(values) - 1
+        heights = [height + WIDTH * (n - gaps / 2) / max(gaps, 1) for n in range(len(values))]
+        axes.plot(values, heights, **style, clip_on=False)
 
 
 def _dots(marker: str, colour: str, filled: bool) -> dict[str, Any]:
