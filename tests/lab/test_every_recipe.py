@@ -11,7 +11,6 @@ from binaryrelax.lab.recipes import ALL_RECIPES, NETWORK_NAMES, Recipe, find_rec
 from tests.lab.noise import noise_for
 
 LARGE = ("vgg11", "vgg16", "resnet18", "resnet34")  # a second for a step with one recipe
-DEEP = ("resnet56", "resnet110")  # for CIFAR-100 only
 
 
 def recipes_of(network: str) -> list[Recipe]:
@@ -44,22 +43,17 @@ def test_every_network_has_recipes():
 
 @pytest.mark.parametrize("network", NETWORK_NAMES)
 def test_recipes_take_a_step(network):
-    """All recipes of the small networks; of a large one, ternary and exact, 10 and 100 classes.
-
-    Of a deep one, a recipe of each method.
-    """
+    """All recipes of the small networks; of a large one, ternary and exact, 10 and 100 classes."""
     recipes = recipes_of(network)
     if network in LARGE:
         names = (f"cifar10-{network}-ternary", f"cifar100-{network}-ternary-exact")
         recipes = [find_recipe(name) for name in names]
-    elif network in DEEP:
-        recipes = [recipe for recipe in recipes if not recipe.name.endswith("-plus")]
     for recipe in recipes:
         take_a_step(recipe)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("network", (*LARGE, *DEEP))
+@pytest.mark.parametrize("network", LARGE)
 def test_all_recipes_of_a_large_network_take_a_step(network):
     for recipe in recipes_of(network):
         take_a_step(recipe)
