@@ -95,17 +95,20 @@ def test_tables_alone_as_markdown(tmp_path):
     assert "have been run: 2. Above the paper's figure by the best of Phase II: 2." in against
 
 
-@pytest.mark.parametrize("deterministic", [False, True])
-def test_markdown_tells_of_machines_whose_bits_do_not_repeat(tmp_path, deterministic):
+@pytest.mark.parametrize(
+    ("device", "deterministic", "is_told"),
+    [("a GPU", False, True), ("a GPU", True, False), ("x86_64", False, False)],
+)
+def test_markdown_tells_of_machines_whose_bits_do_not_repeat(
+    tmp_path, device, deterministic, is_told
+):
     result = made_up_result(cifar10_resnet20("binary"))
-    result["environment"] = {
-        **result["environment"], "torch": "2.99", "precision": "bf16",
-        "deterministic": deterministic,
-    }  # fmt: skip
+    made = {"torch": "2.99", "precision": "bf16", "platform": "Linux x86_64"}
+    result["environment"] = {**made, "device": device, "deterministic": deterministic}
     write_result(tmp_path, result)
     write_report(tmp_path, tmp_path / "tables.md")
-    note = "Made in bf16 on made up with torch 2.99, not in the same order of additions each time"
-    assert (note in (tmp_path / "tables.md").read_text()) is not deterministic
+    note = "Made on a GPU in bf16 with torch 2.99, not with the same order of additions each time"
+    assert (note in (tmp_path / "tables.md").read_text()) is is_told
 
 
 def test_markdown_says_that_held_out_images_are_no_test_images(tmp_path):

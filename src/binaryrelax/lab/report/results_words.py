@@ -1,5 +1,7 @@
 """The sentences of the report on results; what they claim is looked up in the runs."""
 
+from typing import Any
+
 from binaryrelax.lab.report.grids import BASELINE_OF, Comparison, Grid, Runs, comparisons
 from binaryrelax.lab.report.spread import FEWEST_SEEDS, is_beyond_chance
 
@@ -136,17 +138,25 @@ def markdown_note(grids: list[Grid]) -> str:
 
 
 def _machines_note(grids: list[Grid]) -> str:
-    """What the runs were made on, and that a repeat will not have the same bits there."""
+    """What runs were made on that will not have the same bits when they are made again."""
     cells = [cell for grid in grids for row in grid.rows for cell in row.cells if cell]
     environments = [run.result.get("environment") or {} for cell in cells for run in cell.runs]
-    gpus = [made for made in environments if made.get("precision") == "bf16"]
-    machines = {f"{made.get('device')} with torch {made.get('torch')}" for made in gpus}
-    if not machines or all(made.get("deterministic") for made in gpus):
+    machines = {
+        f"{made.get('device')} in {made.get('precision')} with torch {made.get('torch')}"
+        for made in environments
+        if made.get("deterministic") is False and not _is_of_a_cpu(made)
+    }
+    if not machines:
         return ""
     return (
-        f" Made in bf16 on {' and '.join(sorted(machines))}, not in the same order of additions "
-        "each time: a cell that is made again differs about as another seed does."
+        f" Made on {' and '.join(sorted(machines))}, not with the same order of additions each "
+        "time: a cell that is made again differs about as another seed does."
     )
+
+
+def _is_of_a_cpu(environment: dict[str, Any]) -> bool:
+    """There the device is named after the kind of processor, which ends the platform."""
+    return str(environment.get("platform")).endswith(str(environment.get("device")))
 
 
 def against_the_paper(grid: Grid) -> str:
