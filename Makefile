@@ -14,7 +14,7 @@ help:  ## this list
 demo: $(VENV)/.native  ## train five small networks in about two minutes; writes demo/report.html
 	$(BIN)/binaryrelax demo
 
-test: $(VENV)/.native check  ## linters, types and the fast tests, under five minutes
+test: $(VENV)/.native check  ## linters, types and the fast tests, about five minutes
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests native/tests
 
 test-slow: $(VENV)/.native  ## the long tests, under forty minutes

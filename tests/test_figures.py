@@ -55,7 +55,7 @@ def test_every_picture_stands_on_a_page():
 def test_no_picture_or_figure_stands_outside_of_the_markers(page):
     text = page.read_text()
     assert text.count("<!-- figures: ") == text.count("<!-- end -->")
-    outside = re.sub(r"<!-- figures: [\w-]+ -->.*?<!-- end -->", "", text, flags=re.DOTALL)
+    outside = fill_figures.MARKED.sub("", text)
     assert "![" not in outside and "<!--" not in outside
     heads = re.findall(r"^(\|.*\|)\n\|[ :|-]+\|$", outside, flags=re.MULTILINE)
     assert set(heads) <= TABLES_OF_WORDS

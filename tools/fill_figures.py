@@ -36,6 +36,7 @@ SOURCES = (
     *(demo, projection, step, convolutions, packed, theory),
     *(cifar10, summary, comparisons, findings, search, pictures),
 )
+MARKED = re.compile(r"(<!-- figures: ([\w-]+) -->).*?<!-- end -->", re.DOTALL)
 SECTIONS: dict[str, Callable[[], str]] = {
     name: section for source in SOURCES for name, section in source.SECTIONS.items()
 }
@@ -70,7 +71,7 @@ def filled(text: str) -> str:
     def section(match: re.Match[str]) -> str:
         return f"{match[1]}\n\n{SECTIONS[match[2]]()}\n\n<!-- end -->"
 
-    return re.sub(r"(<!-- figures: ([\w-]+) -->).*?<!-- end -->", section, text, flags=re.DOTALL)
+    return MARKED.sub(section, text)
 
 
 if __name__ == "__main__":

@@ -67,7 +67,9 @@ def _at(state):
 
 def _same_state(one, other):
     """Float weights, momenta and all other tensors by their bits, settings by their values."""
-    return one["param_groups"] == other["param_groups"] and all(
+    are_alike = one["param_groups"] == other["param_groups"]
+    are_alike &= one["state"].keys() == other["state"].keys()
+    return are_alike and all(
         values.keys() == other["state"][weight].keys()
         and all(map(torch.equal, values.values(), other["state"][weight].values()))
         for weight, values in one["state"].items()

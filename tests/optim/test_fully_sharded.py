@@ -72,21 +72,26 @@ def test_trains_as_one_process_for_longer(num_ranks, base, tmp_path):
     run_on_ranks(train_both, num_ranks, tmp_path, base, SHORT)
 
 
-def train_replicas():
+def train_replicas(schedule, num_steps):
     from torch.distributed.device_mesh import init_device_mesh
 
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
-    model, optimizer = sharded(mesh=mesh, schedule=SHORTER)
+    model, optimizer = sharded(mesh=mesh, schedule=schedule)
     alone = small_network()
-    reference = wrapped(alone, schedule=SHORTER)
-    train(model, optimizer, 11)
-    train(alone, reference, 11)
+    reference = wrapped(alone, schedule=schedule)
+    train(model, optimizer, num_steps)
+    train(alone, reference, num_steps)
     assert optimizer.phase == 2
     assert equal(snapshot(model, optimizer), snapshot(alone, reference))
 
 
 def test_replicated_shards_train_as_one_process(tmp_path):
-    run_on_ranks(train_replicas, 4, tmp_path)
+    run_on_ranks(train_replicas, 4, tmp_path, SHORTER, 11)
+
+
+@pytest.mark.slow
+def test_replicated_shards_train_as_one_process_for_longer(tmp_path):
+    run_on_ranks(train_replicas, 4, tmp_path, SHORT, 33)
 
 
 def evaluate_often():

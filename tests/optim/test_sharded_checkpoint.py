@@ -58,18 +58,29 @@ def resume(folder, base, num_steps, schedule=SHORT, build=sharded):
     return loaded, snapshot(model, optimizer)
 
 
-@pytest.mark.parametrize("base", BASES)
-def test_resumes_on_another_number_of_ranks(base, tmp_path):
+def assert_resumes_on_other_ranks(base, schedule, num_before, tmp_path):
     """4 ranks save; 2 ranks and one plain process go on to the bits of an uninterrupted run."""
-    model, optimizer = plain(BASES[base], schedule=SHORTER)
-    train(model, optimizer, 13)  # five of them in Phase II
+    model, optimizer = plain(BASES[base], schedule=schedule)
+    train(model, optimizer, num_before + 6)
+    assert optimizer.phase == 2
     uninterrupted = snapshot(model, optimizer)
     folder = str(tmp_path / "checkpoint")
-    saved = run_on_ranks(save, 4, tmp_path / "four", folder, base, 7, SHORTER)
-    resumed = run_on_ranks(resume, 2, tmp_path / "two", folder, base, 6, SHORTER)
-    for loaded, after in (*resumed, resume(folder, base, 6, SHORTER, plain)):
+    saved = run_on_ranks(save, 4, tmp_path / "four", folder, base, num_before, schedule)
+    resumed = run_on_ranks(resume, 2, tmp_path / "two", folder, base, 6, schedule)
+    for loaded, after in (*resumed, resume(folder, base, 6, schedule, plain)):
         assert equal(loaded, saved[0])
         assert equal(after, uninterrupted)
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_resumes_on_another_number_of_ranks(base, tmp_path):
+    assert_resumes_on_other_ranks(base, SHORTER, 7, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("base", BASES)
+def test_resumes_on_another_number_of_ranks_after_longer(base, tmp_path):
+    assert_resumes_on_other_ranks(base, SHORT, 28, tmp_path)
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ def cifar10() -> str:
     return f"{paper_table_markdown(grid)}\n\n{markdown_note([grid])}"
 
 
-def against_the_paper() -> str:
+def gaps_to_the_paper() -> str:
     """By how much each cell that has been run is above the paper's."""
     rows = {NETWORK_NAMES[row().network]: [row(method) for method in PAPER_METHODS] for row in ROWS}
     rows["VGG-11, momentum 0.9"] = list(vgg11_momentum())
@@ -57,6 +57,6 @@ def gains_of_the_paper() -> str:
 
 SECTIONS = {
     "cifar10": cifar10,
-    "findings-against-the-paper": against_the_paper,
+    "findings-gaps-to-the-paper": gaps_to_the_paper,
     "findings-gains-of-the-paper": gains_of_the_paper,
 }

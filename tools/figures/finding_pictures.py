@@ -15,6 +15,7 @@ from binaryrelax.lab.recipes.recipe import PLUS, TUNED
 from binaryrelax.lab.recipes.search import MORE_DECAY, SMALLER_STRENGTH, tried
 from binaryrelax.lab.report.runs import FinishedRun
 from binaryrelax.lab.report.spread import spread_of
+from binaryrelax.lab.speech import counted
 from figures.common import RESULTS, read
 from figures.evidence import BITS, final_strength, last, runs_of
 from figures.findings import STRENGTHS, recipes_by_strength
@@ -49,7 +50,7 @@ def _draw_methods(axes: Axes, methods: Iterable[str], end: str, more: str) -> No
         by_epoch = list(zip(*(run.quantized_accuracies for run in runs), strict=True))
         epochs = range(1, len(by_epoch) + 1)
         style = "--" if method in ("bwn", "twn") else ":" if more else "-"
-        seeds = "1 seed" if len(runs) == 1 else f"{len(runs)} seeds"
+        seeds = counted(len(runs), "seed")
         axes.plot(
             epochs, [fmean(values) for values in by_epoch], style, color=COLOURS[method], lw=1.6,
             label=f"{METHOD_NAMES[method]}{more} ({seeds})",

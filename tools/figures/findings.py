@@ -15,6 +15,7 @@ from binaryrelax.lab.recipes.search import (
     tried,
 )
 from binaryrelax.lab.report.runs import FinishedRun
+from binaryrelax.lab.speech import counted
 from figures.common import RESULTS, read, spread, table
 from figures.comparisons import DECAYS
 from figures.evidence import (
@@ -68,7 +69,7 @@ def _last_and_best(runs: list[FinishedRun]) -> tuple[str, ...]:
 
 def _gain_of_recalibration(runs: list[FinishedRun]) -> str:
     gains = [value for value in map(gain_of_recalibration, runs) if value is not None]
-    seeds = "1 seed" if len(gains) == 1 else f"{len(gains)} seeds"
+    seeds = counted(len(gains), "seed")
     return spread(gains, signed=True) + (f" ({seeds})" if 0 < len(gains) < len(runs) else "")
 
 

@@ -14,6 +14,7 @@ from binaryrelax.lab.recipes.search import MORE_DECAY, SMALLER_STRENGTH, tried
 from binaryrelax.lab.report.grids import paper_grids
 from binaryrelax.lab.report.results_words import against_the_paper
 from binaryrelax.lab.report.runs import FinishedRun
+from binaryrelax.lab.speech import counted
 from figures.common import spread, table
 from figures.comparisons import (
     Pairs,
@@ -60,7 +61,7 @@ def _rivals() -> str:
     """The mean gain over the comparisons of each group."""
     groups = {words: with_runs(pairs).values() for words, pairs in rival_groups().items()}
     return "<br>".join(
-        f"{words} ({_count(len(pairs), 'comparison')}): {_mean_gains(pairs)}"
+        f"{words} ({counted(len(pairs), 'comparison')}): {_mean_gains(pairs)}"
         for words, pairs in groups.items()
         if pairs
     )
@@ -168,18 +169,14 @@ def _one_bit() -> str:
     for words, pair in with_runs(one_bit_pairs()).items():
         lasts, bests = differences(*pair, last), differences(*pair, best)
         shown = [spread([fmean(gains)], signed=True) for gains in (lasts, bests)]
-        lines.append(f"{words}: last {shown[0]}, best {shown[1]} ({_count(len(lasts), 'seed')})")
+        lines.append(f"{words}: last {shown[0]}, best {shown[1]} ({counted(len(lasts), 'seed')})")
     return "<br>".join(lines)
 
 
 def _short(gains: list[float]) -> str:
     if not gains:
         return "not run"
-    return f"{spread([fmean(gains)], signed=True)} ({_count(len(gains), 'seed')})"
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+    return f"{spread([fmean(gains)], signed=True)} ({counted(len(gains), 'seed')})"
 
 
 ANSWERS: dict[str, tuple[str, Callable[[], str]]] = {

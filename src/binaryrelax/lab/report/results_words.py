@@ -4,6 +4,7 @@ from typing import Any
 
 from binaryrelax.lab.report.grids import BASELINE_OF, Comparison, Grid, Runs, comparisons
 from binaryrelax.lab.report.spread import FEWEST_SEEDS, is_beyond_chance
+from binaryrelax.lab.speech import counted
 
 NEAR = 0.3  # points below the paper's figure
 
@@ -82,7 +83,7 @@ def origin(runs: Runs) -> str:
     commits = {environment.get("git_commit") for environment in environments} - {None}
     return (
         f"Each of our figures is computed from the result files of its runs, {hours:.1f} hours of "
-        f"training in all, at {_count(len(commits), 'git commit')} of the code. The paper's are "
+        f"training in all, at {counted(len(commits), 'git commit')} of the code. The paper's are "
         "those of its Tables 1 to 3. Every run is listed above with its settings, environment and "
         "digests."
     )
@@ -103,11 +104,7 @@ def _beyond_chance(pairs: list[Comparison]) -> str:
 
 def _amount(runs: Runs) -> str:
     count = sum(len(group) for group in runs.values())
-    return f"{_count(count, 'run')} of {_count(len(runs), 'recipe')}"
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}" + ("" if number == 1 else "s")
+    return f"{counted(count, 'run')} of {counted(len(runs), 'recipe')}"
 
 
 def _recalibrated_note(grids: list[Grid]) -> str:

@@ -9,6 +9,7 @@ from binaryrelax.lab.report.page import details, facts_table, shown
 from binaryrelax.lab.report.runs import FinishedRun
 from binaryrelax.lab.report.spread import by_seed, spread_of
 from binaryrelax.lab.report.svg import element
+from binaryrelax.lab.speech import counted
 
 LAYER_COLUMNS = {
     "num_weights": "weights",
@@ -23,7 +24,7 @@ LAYER_COLUMNS = {
 def recipe_section(name: str, runs: list[FinishedRun], index: int) -> str:
     """The settings of a recipe, and its runs; `index` tells it from the others on the page."""
     lasts = by_seed(runs, lambda run: run.last)
-    seeds = "1 seed" if len(lasts) == 1 else f"{len(lasts)} seeds"
+    seeds = counted(len(lasts), "seed")
     text = f"last epoch {spread_of(lasts.values())} %, {seeds}"
     figures = element("span", escape(text), class_="quiet")
     return details(
