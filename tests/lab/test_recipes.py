@@ -30,7 +30,7 @@ from binaryrelax.lab.recipes import (
 from binaryrelax.lab.recipes.cifar10 import CIFAR10_ROWS
 from binaryrelax.lab.recipes.cifar100 import CIFAR100_ROWS
 from binaryrelax.lab.recipes.listing import recipes_table
-from binaryrelax.lab.recipes.momentum import demo_momentum, vgg11_momentum
+from binaryrelax.lab.recipes.notebook import demo_momentum, vgg11_momentum, vgg11_notebook_row
 
 STEPS_PER_EPOCH = math.ceil(10_000 / 128)
 CIFAR_STEPS, IMAGENET_STEPS = math.ceil(50_000 / 128), math.ceil(1_281_167 / 256)
@@ -326,3 +326,20 @@ def test_the_momentum_of_the_notebook_changes_nothing_else(row, family):
         changed = {"name": recipe.name, "momentum": 0.9, "paper_accuracy": recipe.paper_accuracy}
         assert replace(paper, **changed) == recipe
         assert recipe.name == f"{paper.name}+momentum=0.9"
+
+
+def test_the_notebook_has_its_own_numbers_of_vgg11():
+    start, *quantized = vgg11_notebook_row()
+    for recipe in (start, *quantized):
+        assert recipe == find_recipe(f"cifar10-vgg11-{recipe.method}-notebook")
+        assert (recipe.epochs, recipe.phase_two_epoch, recipe.momentum) == (200, 150, 0.9)
+        assert recipe.lr_schedule == Steps(milestones=(80, 140))
+        assert recipe.paper_accuracy is None  # the paper's figures are of other numbers
+    assert {recipe.starts_from for recipe in quantized} == {start.name}
+    for recipe in quantized:
+        strength = recipe.schedule(CIFAR_STEPS)
+        last = strength(150 * CIFAR_STEPS - 1)
+        if recipe.is_relaxed:
+            assert strength(0) == 1.04
+            assert last == pytest.approx(1.04**150)
+        assert strength(150 * CIFAR_STEPS) == math.inf

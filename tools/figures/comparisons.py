@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from binaryrelax.lab.recipes import METHOD_NAMES, find_recipe
 from binaryrelax.lab.recipes.demo_questions import from_random_weights
-from binaryrelax.lab.recipes.momentum import demo_momentum, vgg11_momentum
+from binaryrelax.lab.recipes.notebook import demo_momentum, vgg11_momentum
 from binaryrelax.lab.recipes.search import (
     BINARY_CONNECT,
     EXACT,

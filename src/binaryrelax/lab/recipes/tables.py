@@ -15,7 +15,7 @@ from binaryrelax.lab.recipes.demo import (
 from binaryrelax.lab.recipes.demo_questions import demo_paper_row, demo_questions
 from binaryrelax.lab.recipes.imagenet import IMAGENET_ROWS
 from binaryrelax.lab.recipes.methods import PAPER_METHODS
-from binaryrelax.lab.recipes.momentum import demo_momentum, vgg11_momentum
+from binaryrelax.lab.recipes.notebook import demo_momentum, vgg11_momentum, vgg11_notebook_row
 from binaryrelax.lab.recipes.recipe import METHOD_NAMES, PLUS, Recipe
 from binaryrelax.lab.recipes.search import resnet20_search
 from binaryrelax.lab.recipes.tuned import tuned_row
@@ -78,6 +78,7 @@ OUR_TABLES = {
 SEARCHES = {  # asked beside the tables, and not listed with them
     "cifar10-search": resnet20_search(),
     "cifar10-momentum": vgg11_momentum(),
+    "cifar10-notebook": vgg11_notebook_row(),
     "demo-questions": demo_questions(),
     "demo-paper": demo_paper_row(),
     "demo-momentum": demo_momentum(),
