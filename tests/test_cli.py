@@ -1,16 +1,21 @@
 import json
+import os
 import signal
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 import torch
+import typer
 from typer.testing import CliRunner
 
-from binaryrelax import __main__ as main_module, __version__
+import binaryrelax_command
+from binaryrelax import __version__
 from binaryrelax.cli import COMMANDS, app, run
 from binaryrelax.cli.bench import BENCHES
+from binaryrelax.cli.errors import one_line_errors
 from binaryrelax.lab.recipes import ALL_RECIPES, plain
 
 LISTED = (
@@ -18,6 +23,8 @@ LISTED = (
     "initial_strength growth growth_every_epochs phase_two_epoch paper_accuracy"
 )
 PER_GROUP = "Binary(granularity=PerGroup(7))"  # its first layer has rows of 9 weights
+COMMAND = (str(Path(sys.executable).with_name("binaryrelax")),)
+MODULE = (sys.executable, "-m", "binaryrelax")
 MISUSED = {  # arguments that cannot work -> the words that help
     "train demo-ternray": "did you mean demo-ternary",
     "train demo-float --set lr=fast": "--set lr=fast: lr must be a number",
@@ -236,13 +243,50 @@ def test_debug_shows_the_traceback(arguments, tmp_path):
 
 
 def test_missing_extra_is_one_line(monkeypatch, capsys):
-    monkeypatch.setattr(main_module, "find_spec", lambda name: None if name == "rich" else object())
+    monkeypatch.setattr(binaryrelax_command, "find_spec", lambda name: name != "rich" or None)
     with pytest.raises(SystemExit) as end:
-        main_module.main()
+        binaryrelax_command.main()
     assert end.value.code == 1
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert "pip install '.[lab]' in the source folder" in error
+
+
+@pytest.mark.parametrize(
+    ("command", "loaded"),
+    [
+        (COMMAND, "numpy.dtypes"),  # here a KeyboardInterrupt becomes an ImportError
+        (COMMAND, "numpy.matrixlib"),  # and here it is swallowed
+        (COMMAND, "torch.nn"),
+        (COMMAND, "typer"),
+        (MODULE, "typer"),  # not earlier: Python itself imports the package, and thereby torch
+    ],
+)
+def test_interrupt_while_the_command_loads_is_one_line(command, loaded):
+    """A real signal as soon as Python says, for each module it does, that it has imported that."""
+    process = subprocess.Popen(
+        [*command, "recipes"],
+        env={**os.environ, "PYTHONPROFILEIMPORTTIME": "1"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    for line in process.stderr:
+        if line.endswith(f" {loaded}\n"):
+            process.send_signal(signal.SIGINT)
+            break
+    said = process.communicate(timeout=60)[1].splitlines()
+    assert [line for line in said if not line.startswith("import time:")] == [
+        "binaryrelax: interrupted"
+    ]
+    assert process.returncode == 130
+
+
+def test_interrupt_of_a_command_that_saves_nothing_is_one_line(capsys):
+    with pytest.raises(typer.Exit) as end, one_line_errors(debug=False):
+        signal.raise_signal(signal.SIGINT)
+    assert end.value.exit_code == 130
+    assert capsys.readouterr().err == "binaryrelax: interrupted\n"
 
 
 def test_interrupted_demo_says_what_was_kept_and_goes_on(tmp_path):

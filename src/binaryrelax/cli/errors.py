@@ -1,5 +1,6 @@
 """Errors as one line."""
 
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -29,6 +30,9 @@ def one_line_errors(debug: bool) -> Iterator[None]:
         yield
     except Stopped as stop:
         raise typer.Exit(stop.exit_status) from None
+    except KeyboardInterrupt:  # typer would end without a word
+        complain("interrupted")
+        raise typer.Exit(128 + signal.SIGINT) from None
     except (ValueError, OSError) as error:
         if debug:
             raise
