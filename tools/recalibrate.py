@@ -24,7 +24,7 @@ from torch import Tensor
 
 from binaryrelax.lab.data import ImageSource, load_dataset, load_fashion_mnist
 from binaryrelax.lab.engine.environment import describe_environment
-from binaryrelax.lab.engine.files import FINAL_NAME
+from binaryrelax.lab.engine.files import FINAL_NAME, digest_of
 from binaryrelax.lab.engine.machine import Machine
 from binaryrelax.lab.engine.network import new_network
 from binaryrelax.lab.engine.recalibration import (
@@ -78,7 +78,7 @@ def recalibrated_networks(folder: Path, data_folder: Path) -> Iterator[dict[str,
     for file in sorted(folder.glob(f"*/seed*/{FINAL_NAME}")):
         recipe, seed = find_recipe(file.parts[-3]), int(file.parts[-2].removeprefix("seed"))
         data = load_dataset(recipe.dataset, data=data_folder)
-        yield before_and_after(recipe, seed, file, data) | where
+        yield before_and_after(recipe, seed, file, data) | {"digest": digest_of(file)} | where
 
 
 def before_and_after(recipe: Recipe, seed: int, file: Path, data: ImageSource) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from binaryrelax.lab.report import write_report
 from binaryrelax.lab.report.collection import collect_runs
 from binaryrelax.lab.report.grids import by_recipe, our_grids, paper_grids
 from binaryrelax.lab.report.results_page import results_page
+from binaryrelax.lab.report.results_words import against_the_paper
 from tests.lab.made_up import made_up_layers, made_up_result, write_result
 from tests.lab.outline import Outline, assert_needs_no_network, data_of
 
@@ -59,7 +60,7 @@ def test_recalibrated_figures_are_shown_where_runs_have_them(tmp_path):
             write_result(tmp_path, result)
     page = page_of(tmp_path)
     assert lines_of(page, "ResNet-20")[4] == (
-        "last, recalibrated missing 89.00 (1 seed) 89.50 ± 0.71 missing missing"
+        "last, recalibrated not measured 89.00 (1 seed) 89.50 ± 0.71 not measured not measured"
     )
     note = "statistics of batch normalization"
     assert note in page and note not in before
@@ -80,6 +81,39 @@ def test_the_higher_of_both_methods_is_bold(tmp_path):
     write_row(tmp_path, cifar10_resnet20)
     bold = set(re.findall(r"<strong>(.*?)</strong>", page_of(tmp_path)))
     assert bold == {"88.30", "88.00", "90.80", "90.50"}
+
+
+def test_bold_looks_at_the_seeds_that_both_have(tmp_path):
+    for method, seed, accuracy in (("bwn", 0, 80.0), ("binary", 0, 81.0), ("bwn", 1, 99.0)):
+        result = made_up_result(cifar10_resnet20(method), seed=seed, last=accuracy)
+        write_result(tmp_path, result)
+    bold = set(re.findall(r"<strong>(.*?)</strong>", page_of(tmp_path)))
+    assert bold == {"81.30", "81.00"}
+
+
+def test_a_setting_can_make_another_method(tmp_path):
+    """λ = ∞ from the start is BinaryConnect, and the nearest point of Q is the exact projection."""
+    for settings in ({"initial_strength": "inf"}, {"quantizer": "Ternary()"}):
+        recipe = cifar10_resnet20("ternary").with_settings(settings)
+        write_result(tmp_path, made_up_result(recipe))
+    write_report(tmp_path, tmp_path / "tables.md")
+    text = (tmp_path / "tables.md").read_text()
+    assert "| Network |  | TWN | BinaryRelax ternary, exact |" in text
+
+
+def test_a_pair_that_two_tables_show_is_counted_once(tmp_path):
+    write_row(tmp_path, cifar10_resnet20)
+    before = page_of(tmp_path)
+    write_result(tmp_path, made_up_result(cifar10_resnet20("ternary-exact")))
+    [counted] = set(re.findall(r"ahead in \d of \d comparisons", before + page_of(tmp_path)))
+    assert counted.endswith("of 2 comparisons")
+
+
+def test_exactly_as_near_as_allowed_is_near(tmp_path):
+    result = made_up_result(cifar10_resnet20("ternary"), last=90.07 - 0.3 - 0.3)
+    write_result(tmp_path, result)
+    [grid, *_] = paper_grids(by_recipe(collect_runs(tmp_path).runs))
+    assert "at most 0.3 points below: 1." in against_the_paper(grid)
 
 
 def test_tables_alone_as_markdown(tmp_path):
@@ -247,7 +281,7 @@ def test_page_escapes_what_it_is_given(tmp_path):
 
 def test_markdown_escapes_what_it_is_given(tmp_path):
     result = made_up_result(cifar10_resnet20("binary"))
-    result["recipe"] |= {"name": "<script>\nx|y**z_`", "method": "[a](b)"}
+    result["recipe"] |= {"name": "<script>\nx|y**z_`", "method": "[a](b)", "quantizer": "None()"}
     (tmp_path / "result.json").write_text(json.dumps(result))
     write_report(tmp_path, tmp_path / "tables.md")
     lines = (tmp_path / "tables.md").read_text().splitlines()

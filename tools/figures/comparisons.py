@@ -30,7 +30,11 @@ from figures.evidence import (
 )
 
 Pairs = dict[str, tuple[str, str]]  # what is compared: our recipe, the other
-PAPER = "demo-paper-{}"
+DEMO_NAMES = {  # recipes of the demo by schedule
+    "the paper's schedule": ("demo-paper-{}",),
+    "the paper's schedule, momentum 0.9": ("demo-paper-{}+momentum=0.9",),
+    "annealed": ("demo-{}", "demo-{}@12"),
+}
 DECAYS: dict[str, Change] = {"1e-4": {}, "3e-4": MORE_DECAY}
 FIGURES = {
     "last epoch": last,
@@ -45,8 +49,8 @@ def rival_groups() -> dict[str, Pairs]:
     """BinaryRelax and BinaryConnect, by how they were trained."""
     groups = {words: _rivals_on_cifar(end) for end, words in SCHEDULES.items()}
     groups["annealed, held-out images"] = pairs_of_tries({}, BINARY_CONNECT)
-    groups["the demo, the paper's schedule"] = _rivals_of_the_demo("the paper's schedule", PAPER)
-    groups["the demo, annealed"] = _rivals_of_the_demo("annealed", "demo-{}", "demo-{}@12")
+    for schedule, names in DEMO_NAMES.items():
+        groups[f"the demo, {schedule}"] = _rivals_of_the_demo(schedule, *names)
     return groups
 
 
@@ -157,6 +161,6 @@ SECTIONS = {
     "findings-start": lambda: compared(
         start_pairs(), "from the float network", "from random weights"
     ),
-    "findings-momentum": lambda: compared(momentum_pairs(), "momentum 0.9", "0.95"),
+    "findings-momentum": lambda: compared(momentum_pairs(), "momentum 0.9", "momentum 0.95"),
     "findings-one-bit-against-twn": lambda: compared(one_bit_pairs(), "1 bit, BinaryRelax", "TWN"),
 }

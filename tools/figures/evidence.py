@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from math import ceil
 from statistics import fmean, stdev
 
 from binaryrelax.lab.recipes import NETWORK_NAMES, Recipe
@@ -13,13 +14,20 @@ from binaryrelax.lab.report import spread as paired
 from binaryrelax.lab.report.collection import collect_runs
 from binaryrelax.lab.report.grids import Runs, by_recipe
 from binaryrelax.lab.report.runs import FinishedRun
-from binaryrelax.lab.report.spread import Figure, is_beyond_chance
+from binaryrelax.lab.report.spread import Figure, best as best, is_beyond_chance, last as last
 from figures.common import RESULTS, read, spread
 
 LATE_SHARE = 15  # the last fifteenth of the epochs: 20 of 300, 7 of 100
 FEWEST_LATE = 5
 BITS = {"1 bit": ("bwn", "binary"), "ternary": ("twn", "ternary")}  # BinaryConnect, BinaryRelax
-SCHEDULES = {"": "the paper's schedule", PLUS: "annealed", TUNED: "annealed, tuned"}
+SCHEDULES = {  # by the end of a recipe's name
+    "": "the paper's schedule",
+    "+momentum=0.9": "the paper's schedule, momentum 0.9",
+    "-notebook": "the notebook's schedule",
+    PLUS: "annealed",
+    TUNED: "annealed, tuned",
+}
+TRAINING_IMAGES = {"cifar10": 50_000, "fashion-mnist-12k": 10_000}
 ROWS = dict.fromkeys((cifar10_resnet20, *CIFAR10_ROWS))  # ResNet-20 first: it has most runs
 
 
@@ -47,38 +55,28 @@ def final_strength(recipe: Recipe) -> str:
     """λ at the end of Phase I."""
     if not recipe.is_relaxed:
         return "∞ (BinaryConnect)"
-    return f"{recipe.initial_strength * recipe.growth**recipe.num_growths:,.0f}"
-
-
-def last(run: FinishedRun) -> float:
-    """The accuracy after the last epoch."""
-    return run.last
+    steps = ceil((TRAINING_IMAGES[recipe.dataset] - recipe.held_out) / recipe.batch_size)
+    return f"{recipe.schedule(steps)(recipe.phase_two_epoch * steps - 1):,.0f}"
 
 
 def recalibrated(run: FinishedRun) -> float | None:
-    """The same with batch statistics measured anew; None where that was not done."""
-    pair = _recalibration(run)
-    return pair and pair[1]
+    """The last accuracy with batch statistics measured anew; None where that was not done."""
+    change = gain_of_recalibration(run)
+    return None if change is None else run.last + change
 
 
 def gain_of_recalibration(run: FinishedRun) -> float | None:
-    """What that changes; None where it was not done."""
-    pair = _recalibration(run)
-    return pair and pair[1] - pair[0]
-
-
-def _recalibration(run: FinishedRun) -> tuple[float, float] | None:
-    """The accuracy before and after, on one machine: that of the run, or a CPU later."""
+    """What that changes, measured on one machine: that of the run, or a CPU later."""
     if run.last_recalibrated is not None:
-        return run.last, run.last_recalibrated
+        return run.last_recalibrated - run.last
     return _recalibrated_later().get((run.name, run.seed))
 
 
 @cache
-def _recalibrated_later() -> dict[tuple[str, int], tuple[float, float]]:
-    """Networks of runs that did not do it themselves, by recipe and seed."""
+def _recalibrated_later() -> dict[tuple[str, int], float]:
+    """The gain of networks whose runs did not do it themselves, by recipe and seed."""
     records = read(RESULTS / "findings" / "recalibration.json")["records"]
-    return {(r["recipe"], r["seed"]): (r["as_trained"], r["recalibrated"]) for r in records}
+    return {(r["recipe"], r["seed"]): r["recalibrated"] - r["as_trained"] for r in records}
 
 
 def late(run: FinishedRun) -> float | None:
@@ -94,11 +92,6 @@ def swing(run: FinishedRun) -> float | None:
     """The standard deviation over the same epochs."""
     epochs = late_epochs(run)
     return stdev(epochs) if len(epochs) >= FEWEST_LATE else None
-
-
-def best(run: FinishedRun) -> float | None:
-    """The best accuracy of Phase II, or of the same epochs without one."""
-    return run.best
 
 
 def best_of_all(run: FinishedRun) -> float:

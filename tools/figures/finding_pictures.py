@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from binaryrelax.lab.drawing import COLOURS, INK, QUIET, SHADE, label, legend, panels, title
-from binaryrelax.lab.recipes import METHOD_NAMES
+from binaryrelax.lab.recipes import METHOD_NAMES, Recipe
 from binaryrelax.lab.recipes.recipe import PLUS, TUNED
 from binaryrelax.lab.recipes.search import MORE_DECAY, SMALLER_STRENGTH, tried
 from binaryrelax.lab.report.runs import FinishedRun
@@ -131,17 +131,15 @@ def _draw_epochs(axes: Axes, values: list[float], style: str, **options: str) ->
 def strengths() -> Figure:
     """The last epoch by the λ at which Phase I ends: the demo, and tries of ResNet-20."""
     figure, (left, right) = panels(1, 2, size=(13, 4.6))
-    title(left, "the demo, annealed, 10 epochs: mean ± deviation of eight seeds")
-    title(right, "ResNet-20, annealed, 100 epochs, decay 3e-4: one seed")
-    for bits, (baseline, method) in BITS.items():
-        groups = {
-            final_strength(recipe): runs_of(recipe.name).values()
-            for recipe in recipes_by_strength(baseline, method)
-        }
-        _draw_strengths(left, groups, bits, COLOURS[method])
-        tries = [tried(method, MORE_DECAY | change) for change in STRENGTHS]
-        groups = {final_strength(recipe): runs_of(recipe.name).values() for recipe in tries}
-        _draw_strengths(right, groups, bits, COLOURS[method])
+    of_the_demo = {bits: recipes_by_strength(*pair) for bits, pair in BITS.items()}
+    tries = {
+        bits: [tried(method, MORE_DECAY | change) for change in STRENGTHS]
+        for bits, (_, method) in BITS.items()
+    }
+    seeds = _draw_strengths(left, of_the_demo)
+    title(left, f"the demo, annealed, 10 epochs: mean ± deviation of {counted(seeds, 'seed')}")
+    seeds = _draw_strengths(right, tries)
+    title(right, f"ResNet-20, annealed, 100 epochs, decay 3e-4: {counted(seeds, 'seed')}")
     label(left, x="λ at the end of Phase I", y="test accuracy, last epoch, %")
     label(right, x="λ at the end of Phase I", y="accuracy on held-out images, last epoch, %")
     for place in (left, right):
@@ -150,15 +148,29 @@ def strengths() -> Figure:
     return figure
 
 
-def _draw_strengths(
-    axes: Axes, groups: dict[str, Iterable[FinishedRun]], name: str, colour: str
-) -> None:
-    """Means with their deviations, side by side; λ without runs are left out."""
-    found = {strength: spread_of(map(last, runs)) for strength, runs in groups.items()}
-    known = {strength: spread for strength, spread in found.items() if spread}
-    means = [spread.mean for spread in known.values()]
-    bars = [spread.deviation or 0 for spread in known.values()]
-    axes.errorbar(list(known), means, bars, color=colour, marker="o", capsize=4, lw=1.2, label=name)
+def _draw_strengths(axes: Axes, columns: dict[str, list[Recipe]]) -> int:
+    """Means with their deviations, side by side; λ without runs are left out.
+
+    Returns the number of seeds that each has at most.
+    """
+    order = [final_strength(recipe) for recipe in next(iter(columns.values()))]
+    known = [recipe for recipes in columns.values() for recipe in recipes if runs_of(recipe.name)]
+    shown = [strength for strength in order if strength in map(final_strength, known)]
+    for bits, recipes in columns.items():
+        run = [recipe for recipe in recipes if recipe in known]
+        spreads = [spread_of(map(last, runs_of(recipe.name).values())) for recipe in run]
+        axes.errorbar(
+            [shown.index(final_strength(recipe)) for recipe in run],
+            [spread.mean for spread in spreads],
+            [spread.deviation or 0 for spread in spreads],
+            color=COLOURS[BITS[bits][1]],
+            marker="o",
+            capsize=4,
+            lw=1.2,
+            label=bits,
+        )
+    axes.set_xticks(range(len(shown)), shown)
+    return max(len(runs_of(recipe.name)) for recipe in known)
 
 
 ALL: dict[str, tuple[Callable[[], Figure], str]] = {

@@ -38,6 +38,7 @@ from figures.evidence import (
 NUM_LATE = 10  # epochs at a learning rate, before it falls or training ends
 DEMO_SETTINGS = (
     ("the demo, the paper's schedule", "demo-paper", ""),
+    ("the demo, the paper's schedule, momentum 0.9", "demo-paper", "+momentum=0.9"),
     ("the demo, annealed", "demo", ""),
 )
 STRENGTHS = (SMALLER_STRENGTH, {}, LARGER_STRENGTH, BINARY_CONNECT)
@@ -148,7 +149,8 @@ def phase_two_of_the_demo() -> str:
     """The same in runs of the demo, under the paper's schedule and with several λ."""
     recipes = []
     for pair in BITS.values():
-        recipes += [find_recipe(f"demo-paper-{pair[1]}"), *recipes_by_strength(*pair)]
+        paper = [find_recipe(f"demo-paper-{pair[1]}{end}") for end in ("", "+momentum=0.9")]
+        recipes += [*paper, *recipes_by_strength(*pair)]
     return _around_phase_two(recipes)
 
 
@@ -165,12 +167,14 @@ def _around_phase_two(recipes: list[Recipe]) -> str:
 
 
 def _circumstances(recipe: Recipe) -> tuple[str, ...]:
-    schedule = "annealed" if isinstance(recipe.lr_schedule, Cosine) else "the paper's"
+    usual = "annealed" if isinstance(recipe.lr_schedule, Cosine) else "the paper's schedule"
+    ends = [end for end in SCHEDULES if end and recipe.name.endswith(end)]
+    schedule = SCHEDULES[ends[0]] if ends else usual
     decay = f"{recipe.weight_decay:.0e}".replace("e-0", "e-")
     network = NETWORK_NAMES[recipe.network] if recipe.dataset == "cifar10" else "the demo"
     return (
         f"{network}, {_bits(recipe)}",
-        schedule,
+        schedule.replace("'s schedule", "'s"),
         decay,
         final_strength(recipe),
     )

@@ -32,8 +32,14 @@ def _tries(one: Round) -> str:
     for change in _changes(one):
         cells = [_try(method, change, one.base) for method in METHODS]
         if set(cells) != {"-"}:
-            rows.append((_words(change), *cells))
-    return table(("change of `-plus`", *BITS_OF.values()), rows)
+            rows.append((_words(change), _final_strength(one, change), *cells))
+    return table(("change of `-plus`", "λ at the end of Phase I", *BITS_OF.values()), rows)
+
+
+def _final_strength(one: Round, change: Change) -> str:
+    """The same with each of the methods that it was tried with."""
+    method = next(method for method in METHODS if change in one.of(method))
+    return final_strength(tried(method, change))
 
 
 def _changes(one: Round) -> list[Change]:

@@ -132,15 +132,16 @@ def _phase_two() -> str:
     """The ranges of mean gains of Phase II and of mean drops at its start."""
     parts = []
     for end, schedule in SCHEDULES.items():
-        cells = [
-            runs_of(f"cifar10-{row().network}-{relaxed}{end}").values()
+        names = [
+            f"cifar10-{row().network}-{relaxed}{end}"
             for row in ROWS
             for _, relaxed in BITS.values()
         ]
+        cells = [runs_of(name).values() for name in names if runs_of(name)]
         gains = _means(cells, lambda run: moments_of(run)[3])
         drops = _means(cells, lambda run: moments_of(run)[1])
         if gains:
-            strength = final_strength(find_recipe(f"cifar10-resnet20-binary{end}"))
+            strength = final_strength(find_recipe(next(filter(runs_of, names))))
             parts.append(
                 f"{schedule}, λ = {strength}: best of II − best of I {_range(gains)}, projected at "
                 f"once {_range(drops)}"

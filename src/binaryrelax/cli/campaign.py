@@ -15,7 +15,7 @@ from binaryrelax.cli.options import (
     PrecisionOption,
 )
 from binaryrelax.cli.speech import say
-from binaryrelax.lab.campaign import Campaign, Deadline, recipes_of_tables
+from binaryrelax.lab.campaign import CAMPAIGNS, Campaign, Deadline, recipes_of_tables
 from binaryrelax.lab.data import load_dataset
 from binaryrelax.lab.engine import (
     refuse_impossible,
@@ -31,9 +31,7 @@ from binaryrelax.lab.transfer import export_files, import_files
 
 def campaign(
     context: typer.Context,
-    tables: Annotated[
-        list[str], typer.Argument(help="cifar10, cifar100, imagenet, cifar10-plus, ...")
-    ],
+    tables: Annotated[list[str], typer.Argument(help=f"One or several of {', '.join(CAMPAIGNS)}.")],
     data: DataOption = None,
     download: DownloadOption = False,
     out: Annotated[Path, typer.Option(help="The folder for runs/ and results/.")] = Path(

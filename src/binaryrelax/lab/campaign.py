@@ -27,6 +27,7 @@ from binaryrelax.lab.recipes import OUR_TABLES, SEARCHES, TABLES, Recipe
 
 RESERVE_SECONDS = 15.0  # kept for the last checkpoints
 LONGEST_NAP = 1.0  # seconds: a signal that another thread gets does not wake this one
+CAMPAIGNS = {name: table.recipes for name, table in (TABLES | OUR_TABLES).items()} | SEARCHES
 LARGEST_CARRIED = 16 << 20  # bytes; runs with larger checkpoints begin anew on another machine
 
 
@@ -122,7 +123,7 @@ class Outcome:
 
 
 class Deadline:
-    """Says when the time of a campaign is over: a little before its last minute is."""
+    """Says when the time of a campaign is over: some seconds before its minutes are."""
 
     def __init__(self, minutes: float | None, wish: Callable[[], bool]) -> None:
         self.wish = wish
@@ -219,11 +220,10 @@ def _settle(campaign: Campaign, job: Job, future: Future[None], outcome: Outcome
 
 def recipes_of_tables(*names: str) -> tuple[Recipe, ...]:
     """All cells of the tables of these names, the paper's or ours, or all tries of a search."""
-    tables = {name: table.recipes for name, table in (TABLES | OUR_TABLES).items()} | SEARCHES
     for name in names:
-        if name not in tables:
-            raise ValueError(f"no table is called {name!r}; there are: {', '.join(tables)}")
-    recipes = {recipe.name: recipe for name in names for recipe in tables[name]}
+        if name not in CAMPAIGNS:
+            raise ValueError(f"no table is called {name!r}; there are: {', '.join(CAMPAIGNS)}")
+    recipes = {recipe.name: recipe for name in names for recipe in CAMPAIGNS[name]}
     datasets = {recipe.dataset for recipe in recipes.values()}
     if len(datasets) > 1:
         raise ValueError(

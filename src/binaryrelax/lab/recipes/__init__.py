@@ -55,12 +55,12 @@ def find_recipe(name: str) -> Recipe:
 
     Any number of them, made from left to right: NAME@12+lr=0.1+momentum=0.95@6.
     """
-    listed = {recipe.name: recipe for recipe in ALL_RECIPES}
-    recipes = {recipe.name: recipe for tries in SEARCHES.values() for recipe in tries} | listed
+    tries = (recipe for search in SEARCHES.values() for recipe in search)
+    recipes = {recipe.name: recipe for recipe in (*ALL_RECIPES, *tries)}
     first, *later = [re.split(r"\+(?=\w+=)", part) for part in name.split("@")]
     unchanged, *settings = first
     if unchanged not in recipes or not all(re.fullmatch(r"\d{1,9}", part[0]) for part in later):
-        raise ValueError(_no_such_recipe(name, listed))
+        raise ValueError(_no_such_recipe(name, recipes))
     recipe = recipes[unchanged].with_settings(split_settings(settings))
     for epochs, *settings in later:
         recipe = recipe.with_epochs(int(epochs)).with_settings(split_settings(settings))

@@ -16,7 +16,8 @@ A recipe is called ROW-COLUMN, for example cifar10-resnet20-binary; rows with
 with -tuned one more, such as cifar10-resnet20-binary-tuned (docs/recipes.md).
 "exact" is short for ternary-exact: BinaryRelax with the exact projection.
 Figures are the paper's, in percent, top-1; a dot: not in the paper. All
-settings of all recipes: --json.
+settings of all recipes: --json. More were made to ask questions, such as the
+tries of cifar10-search: `binaryrelax campaign --help` names these sets.
 """
 HEADINGS = {"ternary-exact": "exact"}
 PARTS = {1: "each epoch", 0.5: "each half epoch", 0.25: "each quarter epoch"}

@@ -97,7 +97,7 @@ class Recipe:
 
     @property
     def num_growths(self) -> int:
-        """How often λ is multiplied by `growth` before Phase II."""
+        """How often λ is multiplied by `growth` before Phase II, without rounding to steps."""
         return max(0, math.ceil(self.phase_two_epoch / self.growth_every_epochs) - 1)
 
     def schedule(self, steps_per_epoch: int) -> GeometricGrowth | Hard:

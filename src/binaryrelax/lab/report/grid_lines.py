@@ -1,12 +1,10 @@
 """What a table of networks by methods says, line by line, whatever it is written in."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from binaryrelax.lab.report.grids import BASELINE_OF, Cell, Grid, Row
-from binaryrelax.lab.report.spread import Spread
-
-Figure = Callable[[Cell], Spread | None]
+from binaryrelax.lab.report.spread import Figure, best, differences, last, last_recalibrated
+from binaryrelax.lab.speech import counted
 
 
 @dataclass(frozen=True)
@@ -28,6 +26,7 @@ class Line:
 
 
 MISSING = Entry("missing", "missing")
+NOT_MEASURED = Entry("not measured", "missing")
 NOTHING = Entry("-", "missing")
 
 
@@ -43,14 +42,14 @@ def lines_of(row: Row, grid: Grid) -> list[Line]:
 
 
 def _figure_lines(row: Row) -> list[Line]:
-    lines = [Line("best of Phase II", _spreads(row, lambda cell: cell.best))]
+    lines = [Line("best of Phase II", _spreads(row, best))]
     if any(cell and cell.paper is not None and cell.runs for cell in row.cells):
         lines.append(Line("best − paper", [_difference(cell) for cell in row.cells], "quiet"))
-    lines.append(Line("last epoch", _spreads(row, lambda cell: cell.last)))
-    if any(cell and cell.last_recalibrated for cell in row.cells):
-        entries = _spreads(row, lambda cell: cell.last_recalibrated)
-        lines.append(Line("last, recalibrated", entries))
-    if any(cell and (cell.paper_top5 or cell.last_top5) for cell in row.cells):
+    lines.append(Line("last epoch", _spreads(row, last)))
+    if _is_measured(row, last_recalibrated):
+        lines.append(Line("last, recalibrated", _spreads(row, last_recalibrated)))
+    has_paper = any(cell and cell.paper_top5 for cell in row.cells)
+    if has_paper or _is_measured(row, lambda run: run.last_top5):
         lines += _top5_lines(row)
     lines.append(Line("seeds", [_seeds(cell) for cell in row.cells], "quiet"))
     return lines
@@ -60,9 +59,13 @@ def _top5_lines(row: Row) -> list[Line]:
     papers = [_number(cell.paper_top5 if cell else None) for cell in row.cells]
     return [
         Line("top-5, paper", papers, "paper"),
-        Line("top-5, best", _spreads(row, lambda cell: cell.best_top5)),
-        Line("top-5, last", _spreads(row, lambda cell: cell.last_top5)),
+        Line("top-5, best", _spreads(row, lambda run: run.best_top5)),
+        Line("top-5, last", _spreads(row, lambda run: run.last_top5)),
     ]
+
+
+def _is_measured(row: Row, figure: Figure) -> bool:
+    return any(cell and cell.spread(figure) for cell in row.cells)
 
 
 def _spreads(row: Row, figure: Figure) -> list[Entry]:
@@ -72,21 +75,20 @@ def _spreads(row: Row, figure: Figure) -> list[Entry]:
 def _spread(row: Row, cell: Cell | None, figure: Figure) -> Entry:
     if cell is None:
         return NOTHING
-    spread = figure(cell)
+    spread = cell.spread(figure)
     if spread is None:
-        return MISSING
+        return NOT_MEASURED if cell.runs else MISSING
     fewer = ""
     if spread.count < cell.num_seeds:  # older results have not measured all that newer ones have
-        fewer = " (1 seed)" if spread.count == 1 else f" ({spread.count} seeds)"
+        fewer = f" ({counted(spread.count, 'seed')})"
     return Entry(f"{spread}{fewer}", is_bold=_is_ahead(row, cell, figure))
 
 
 def _is_ahead(row: Row, cell: Cell, figure: Figure) -> bool:
-    """Whether the cell has the higher mean of BinaryRelax and its baseline."""
+    """Whether the cell has the higher mean of BinaryRelax and its baseline, over their seeds."""
     rivals = {**BASELINE_OF, **{baseline: relaxed for relaxed, baseline in BASELINE_OF.items()}}
     rival = row.cell(rivals.get(cell.method, ""))
-    other = figure(rival) if rival else None
-    return other is not None and figure(cell).mean > other.mean
+    return rival is not None and sum(differences(cell.runs, rival.runs, figure)) > 0
 
 
 def _paper(cell: Cell | None) -> Entry:
@@ -98,10 +100,10 @@ def _number(value: float | None) -> Entry:
 
 
 def _difference(cell: Cell | None) -> Entry:
-    best = cell.best if cell else None
-    if best is None or cell.paper is None:
+    ours = cell.spread(best) if cell else None
+    if ours is None or cell.paper is None:
         return NOTHING
-    difference = best.mean - cell.paper
+    difference = ours.mean - cell.paper
     kind = "higher" if difference >= 0 else "lower"
     return Entry(f"{difference:+.2f}".replace("-", "−"), kind)
 

@@ -1,6 +1,6 @@
 """The tables of the report: networks down, methods across, each cell the runs of one recipe."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from binaryrelax.lab.recipes import (
@@ -13,7 +13,7 @@ from binaryrelax.lab.recipes import (
     find_recipe,
 )
 from binaryrelax.lab.report.runs import FinishedRun
-from binaryrelax.lab.report.spread import Figure, Spread, by_seed, differences, spread_of
+from binaryrelax.lab.report.spread import Figure, Spread, by_seed, differences, last, spread_of
 
 BASELINE_OF = {"binary": "bwn", "ternary": "twn"}
 Runs = dict[str, list[FinishedRun]]
@@ -29,36 +29,12 @@ class Cell:
     paper_top5: float | None = None
 
     @property
-    def last(self) -> Spread | None:
-        """The accuracy after the last epoch."""
-        return self._spread(lambda run: run.last)
-
-    @property
-    def last_recalibrated(self) -> Spread | None:
-        """The same with batch statistics measured anew, where it was measured."""
-        return self._spread(lambda run: run.last_recalibrated)
-
-    @property
-    def best(self) -> Spread | None:
-        """The best accuracy of Phase II."""
-        return self._spread(lambda run: run.best)
-
-    @property
-    def last_top5(self) -> Spread | None:
-        """Top-5 after the last epoch, where it was measured."""
-        return self._spread(lambda run: run.result["epochs"][-1].get("accuracy_top5"))
-
-    @property
-    def best_top5(self) -> Spread | None:
-        """The best top-5 of Phase II, where it was measured."""
-        return self._spread(_best_top5)
-
-    @property
     def num_seeds(self) -> int:
         """How many seeds the runs have; several may have the same."""
         return len({run.seed for run in self.runs})
 
-    def _spread(self, figure: Figure) -> Spread | None:
+    def spread(self, figure: Figure) -> Spread | None:
+        """The figure over the seeds that have it."""
         return spread_of(by_seed(self.runs, figure).values())
 
 
@@ -96,15 +72,13 @@ class Comparison:
     relaxed: Cell
     baseline: Cell
 
-    def is_ahead(self, figure: Callable[[Cell], Spread | None]) -> bool:
-        """Whether BinaryRelax has the higher mean."""
-        ours, theirs = figure(self.relaxed), figure(self.baseline)
-        return ours is not None and theirs is not None and ours.mean > theirs.mean
+    def gains(self, figure: Figure) -> list[float]:
+        """BinaryRelax minus its baseline, for each seed that both have."""
+        return differences(self.relaxed.runs, self.baseline.runs, figure)
 
-    @property
-    def gains(self) -> list[float]:
-        """BinaryRelax minus its baseline after the last epoch, for each seed of both."""
-        return differences(self.relaxed.runs, self.baseline.runs, lambda run: run.last)
+    def is_ahead(self, figure: Figure) -> bool:
+        """Whether BinaryRelax has the higher mean over these seeds."""
+        return sum(self.gains(figure)) > 0
 
 
 def by_recipe(runs: Iterable[FinishedRun]) -> Runs:
@@ -138,14 +112,19 @@ def our_grids(runs: Runs) -> list[Grid]:
 
 
 def comparisons(grids: Iterable[Grid]) -> list[Comparison]:
-    """Every pair of BinaryRelax and baseline that has been trained."""
+    """Every pair of BinaryRelax and baseline that has been trained with a common seed.
+
+    Each once: a table may repeat the cells of another.
+    """
     pairs = [
-        (row.cell(relaxed), row.cell(baseline))
+        Comparison(ours, theirs)
         for grid in grids
         for row in grid.rows
         for relaxed, baseline in BASELINE_OF.items()
+        if (ours := row.cell(relaxed)) and (theirs := row.cell(baseline))
     ]
-    return [Comparison(relaxed, baseline) for relaxed, baseline in pairs if relaxed and baseline]
+    unique = {(pair.relaxed.runs[0].name, pair.baseline.runs[0].name): pair for pair in pairs}
+    return [pair for pair in unique.values() if pair.gains(last)]
 
 
 def _grid(table: RecipeTable, runs: Runs) -> Grid:
@@ -170,7 +149,7 @@ def _grid_of_others(runs: Runs) -> Grid:
     families: dict[str, dict[str, Cell]] = {}
     for name, group in runs.items():
         method = group[0].method
-        family = name.replace(f"-{method}", "", 1)
+        family = name.replace(f"-{group[0].made_from}", "", 1)
         families.setdefault(family, {})[method] = Cell(method, group)
     rows = [Row(family, [cells.get(m) for m in methods]) for family, cells in families.items()]
     return Grid("Other lengths and settings", methods, rows)
@@ -178,9 +157,3 @@ def _grid_of_others(runs: Runs) -> Grid:
 
 def _names(tables: Iterable[RecipeTable]) -> set[str]:
     return {recipe.name for table in tables for recipe in table.recipes}
-
-
-def _best_top5(run: FinishedRun) -> float | None:
-    records = run.result["epochs"][run.phase_two_epoch :]
-    values = [record.get("accuracy_top5") for record in records]
-    return max((value for value in values if value is not None), default=None)

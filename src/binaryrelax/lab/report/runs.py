@@ -6,6 +6,13 @@ from typing import Any
 
 from binaryrelax.lab.engine import HISTOGRAMS_NAME, RESULT_NAME, read_json
 from binaryrelax.lab.recipes import METHOD_NAMES
+from binaryrelax.lab.recipes.methods import BASELINES, PROJECTIONS
+
+# What makes a method: the projection, and whether λ grows.
+METHOD_OF = {
+    (repr(projection), method not in BASELINES): method
+    for method, projection in PROJECTIONS.items()
+}
 
 
 @dataclass(frozen=True)
@@ -32,7 +39,17 @@ class FinishedRun:
 
     @property
     def method(self) -> str:
-        """float, bwn, binary, twn, ternary or ternary-exact."""
+        """float, bwn, binary, twn, ternary or ternary-exact, by its settings.
+
+        The method that its recipe was made from may be another: λ = ∞ from the start turns
+        binary into bwn.
+        """
+        projection = self.result["recipe"]["quantizer"]
+        return METHOD_OF.get((projection, self.is_relaxed), self.made_from)
+
+    @property
+    def made_from(self) -> str:
+        """The method that the name of its recipe tells."""
         return self.result["recipe"]["method"]
 
     @property
@@ -79,6 +96,18 @@ class FinishedRun:
     def best(self) -> float | None:
         """The best accuracy of Phase II, chosen by looking at it; None without a Phase II."""
         return self.result["summary"].get("best_phase_two")
+
+    @property
+    def last_top5(self) -> float | None:
+        """Top-5 after the last epoch, where it was measured."""
+        return self.result["epochs"][-1].get("accuracy_top5")
+
+    @property
+    def best_top5(self) -> float | None:
+        """The best top-5 of Phase II, where it was measured."""
+        records = self.result["epochs"][self.phase_two_epoch :]
+        values = [record.get("accuracy_top5") for record in records]
+        return max((value for value in values if value is not None), default=None)
 
     @property
     def phase_two_epoch(self) -> int:

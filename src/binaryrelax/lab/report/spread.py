@@ -23,7 +23,8 @@ class Spread:
 
     def text(self, *, signed: bool = False) -> str:
         """Mean ± deviation with two digits."""
-        mean = f"{self.mean:{'+' if signed else ''}.2f}".replace("-", "−")
+        rounded = round(self.mean, 2) + 0.0  # no minus before zero
+        mean = f"{rounded:{'+' if signed else ''}.2f}".replace("-", "−")
         return mean if self.deviation is None else f"{mean} ± {self.deviation:.2f}"
 
     def __str__(self) -> str:
@@ -36,6 +37,21 @@ def spread_of(values: Iterable[float | None]) -> Spread | None:
     if not known:
         return None
     return Spread(fmean(known), stdev(known) if len(known) > 1 else None, len(known))
+
+
+def last(run: FinishedRun) -> float:
+    """The accuracy after the last epoch."""
+    return run.last
+
+
+def last_recalibrated(run: FinishedRun) -> float | None:
+    """The same with batch statistics measured anew, where it was measured."""
+    return run.last_recalibrated
+
+
+def best(run: FinishedRun) -> float | None:
+    """The best accuracy of Phase II, or of the same epochs without one."""
+    return run.best
 
 
 def by_seed(runs: Iterable[FinishedRun], figure: Figure) -> dict[int, float]:
