@@ -84,8 +84,10 @@ def tuned() -> str:
     rows = []
     for bits, (baseline, method) in BITS.items():
         cells = [(method, end, words) for end, words in ours.items()]
-        control = baseline, TUNED, f"`-tuned`, {METHOD_NAMES[baseline]}"
-        for kind, end, words in (*cells, control):
+        controls = [
+            (baseline, end, f"{words}, {METHOD_NAMES[baseline]}") for end, words in ours.items()
+        ]
+        for kind, end, words in (*cells, *controls):
             recipe = find_recipe(f"cifar10-resnet20-{kind}{end}")
             runs = runs_of(recipe.name).values()
             if runs:

@@ -56,17 +56,17 @@ def tables_note(grids: list[Grid]) -> str:
         "Test accuracy in percent (of ImageNet: validation), mean ± standard deviation over seeds. "
         "The best of Phase II is chosen by looking at it, among equally many epochs for every "
         "method, which flatters all of them; nobody chooses the last. Bold: the higher "
-        "of BinaryRelax and its baseline." + _recalibrated_note(grids)
-    )
+        f"of BinaryRelax and its baseline. {_recalibrated_note(grids)}"
+    ).rstrip()
 
 
 def ours_text() -> str:
     """What the tables beyond the paper are."""
     return (
         "Exact ternary: BinaryRelax with the nearest point of Q instead of TWN's threshold. Plus: "
-        "the learning rate falls to zero along a cosine and momentum is 0.9, so that the last "
-        "epoch is the best one; all else is as in the paper. Tuned: plus with settings that a "
-        "search has chosen. Other lengths and settings bear their change in the name; those with "
+        "the learning rate falls to zero along a cosine and momentum is 0.9, of the float network "
+        "too, so that the last epoch is the best one; all else is as in the paper. Tuned: plus "
+        "with settings that a search has chosen. Other lengths and settings bear their change in the name; those with "
         "held_out are judged by training images that were held out, not by the test images."
     )
 
@@ -120,25 +120,28 @@ def _recalibrated_note(grids: list[Grid]) -> str:
     if not any(cell.spread(last_recalibrated) for cell in cells):
         return ""
     return (
-        " Recalibrated: the network of the last epoch with the statistics of batch normalization "
+        "Recalibrated: the network of the last epoch with the statistics of batch normalization "
         "averaged over a hundred batches of training images, instead of those that training left."
     )
 
 
 def markdown_note(grids: list[Grid]) -> str:
-    """How to read the tables, and how to make a cell again."""
-    return (
-        "Test accuracy in percent; mean ± standard deviation where there are several seeds. The "
-        "best epoch is chosen by looking at the test images, which flatters; nobody chooses the "
-        "last. The paper does not say which epoch it shows; the scripts of its authors "
-        "keep the best. For float, BWN and TWN, which know no phases, Phase II means the same last "
-        "epochs. Of BinaryRelax and its baseline, the higher is bold. Any cell again: `binaryrelax "
-        "train DATASET-NETWORK-METHOD --seed N --data DIR`, such as cifar10-resnet20-binary or "
-        "cifar10-vgg16-twn, which trains the float network that it starts from first; all names: "
-        "`binaryrelax recipes`; the tables of a folder: `binaryrelax report FOLDER --out FILE.md`."
-        + _recalibrated_note(grids)
-        + _machines_note(grids)
-    )
+    """How to read the tables, and how to make a cell again, as a list."""
+    notes = [
+        "Test accuracy in percent; mean ± standard deviation where there are several seeds. Of "
+        "BinaryRelax and its baseline, the higher is bold.",
+        "The best epoch is chosen by looking at the test images, which flatters; nobody chooses "
+        "the last. The paper does not say which epoch it shows; the scripts of its authors keep "
+        "the best. For float, BWN and TWN, which know no phases, Phase II means the same last "
+        "epochs.",
+        _recalibrated_note(grids),
+        _machines_note(grids),
+        "Any cell again: `binaryrelax train DATASET-NETWORK-METHOD --seed N --data DIR`, such as "
+        "cifar10-resnet20-binary or cifar10-vgg16-twn, which trains the float network that it "
+        "starts from first; all names: `binaryrelax recipes`. The tables of a folder: `binaryrelax "
+        "report FOLDER --out FILE.md`.",
+    ]
+    return "\n".join(f"* {note}" for note in notes if note)
 
 
 def _machines_note(grids: list[Grid]) -> str:
@@ -153,7 +156,7 @@ def _machines_note(grids: list[Grid]) -> str:
     if not machines:
         return ""
     return (
-        f" Made on {' and '.join(sorted(machines))}, not with the same order of additions each "
+        f"Made on {' and '.join(sorted(machines))}, not with the same order of additions each "
         "time: a cell that is made again differs about as another seed does."
     )
 
