@@ -66,8 +66,9 @@ def ours_text() -> str:
         "Exact ternary: BinaryRelax with the nearest point of Q instead of TWN's threshold. Plus: "
         "the learning rate falls to zero along a cosine and momentum is 0.9, of the float network "
         "too, so that the last epoch is the best one; all else is as in the paper. Tuned: plus "
-        "with settings that a search has chosen. Other lengths and settings bear their change in the name; those with "
-        "held_out are judged by training images that were held out, not by the test images."
+        "with settings that a search has chosen. Other lengths and settings bear their change in "
+        "the name; those with held_out are judged by training images that were held out, not by "
+        "the test images."
     )
 
 
