@@ -16,8 +16,8 @@ from binaryrelax.lab.recipes.search import (
 )
 from figures.common import spread, table
 from figures.evidence import (
+    ALL_SCHEDULES,
     BITS,
-    SCHEDULES,
     best,
     best_of_all,
     differences,
@@ -47,7 +47,7 @@ FIGURES = {
 
 def rival_groups() -> dict[str, Pairs]:
     """BinaryRelax and BinaryConnect, by how they were trained."""
-    groups = {words: _rivals_on_cifar(end) for end, words in SCHEDULES.items()}
+    groups = {words: _rivals_on_cifar(end) for end, words in ALL_SCHEDULES.items()}
     groups["annealed, held-out images"] = pairs_of_tries({}, BINARY_CONNECT)
     for schedule, names in DEMO_NAMES.items():
         groups[f"the demo, {schedule}"] = _rivals_of_the_demo(schedule, *names)
@@ -68,8 +68,7 @@ def _rivals_of_the_demo(schedule: str, *names: str) -> Pairs:
 def _rivals_on_cifar(schedule: str) -> Pairs:
     return {
         f"{words}, {bits}": (f"{network}-{relaxed}{end}", f"{network}-{baseline}{end}")
-        for words, network, end in settings()
-        if end == schedule
+        for words, network, end in settings({schedule: ALL_SCHEDULES[schedule]})
         for bits, (baseline, relaxed) in BITS.items()
     }
 
@@ -100,11 +99,11 @@ def start_pairs() -> Pairs:
     return pairs
 
 
-def one_bit_pairs() -> Pairs:
+def one_bit_pairs(schedules: dict[str, str] = ALL_SCHEDULES) -> Pairs:
     """1 bit with BinaryRelax and TWN's ternary weights."""
     return {
         words: (f"{network}-binary{end}", f"{network}-twn{end}")
-        for words, network, end in settings()
+        for words, network, end in settings(schedules)
     }
 
 

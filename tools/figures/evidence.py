@@ -20,12 +20,10 @@ from figures.common import RESULTS, read, spread
 LATE_SHARE = 15  # the last fifteenth of the epochs: 20 of 300, 7 of 100
 FEWEST_LATE = 5
 BITS = {"1 bit": ("bwn", "binary"), "ternary": ("twn", "ternary")}  # BinaryConnect, BinaryRelax
-SCHEDULES = {  # by the end of a recipe's name
-    "": "the paper's schedule",
+SCHEDULES = {"": "the paper's schedule", PLUS: "annealed", TUNED: "annealed, tuned"}  # by its end
+ALL_SCHEDULES = SCHEDULES | {  # asked of VGG-11 alone
     "+momentum=0.9": "the paper's schedule, momentum 0.9",
     "-notebook": "the notebook's schedule",
-    PLUS: "annealed",
-    TUNED: "annealed, tuned",
 }
 TRAINING_IMAGES = {"cifar10": 50_000, "fashion-mnist-12k": 10_000}
 ROWS = dict.fromkeys((cifar10_resnet20, *CIFAR10_ROWS))  # ResNet-20 first: it has most runs
@@ -42,12 +40,12 @@ def runs_of(recipe: str) -> dict[int, FinishedRun]:
     return {run.seed: run for run in all_runs().get(recipe, [])}
 
 
-def settings() -> list[tuple[str, str, str]]:
+def settings(schedules: dict[str, str] = ALL_SCHEDULES) -> list[tuple[str, str, str]]:
     """Networks by schedules: in words, and how the recipes of both begin and end."""
     return [
         (f"{NETWORK_NAMES[row().network]}, {words}", f"cifar10-{row().network}", end)
         for row in ROWS
-        for end, words in SCHEDULES.items()
+        for end, words in schedules.items()
     ]
 
 

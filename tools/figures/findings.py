@@ -19,9 +19,9 @@ from binaryrelax.lab.speech import counted
 from figures.common import RESULTS, read, spread, table
 from figures.comparisons import DECAYS
 from figures.evidence import (
+    ALL_SCHEDULES,
     BITS,
     ROWS,
-    SCHEDULES,
     best,
     best_of_all,
     differences,
@@ -127,7 +127,7 @@ def phase_two() -> str:
     names = [
         f"cifar10-{row().network}-{method}{end}"
         for row in ROWS
-        for end in SCHEDULES
+        for end in ALL_SCHEDULES
         for _, method in BITS.values()
     ]
     return _around_phase_two([find_recipe(name) for name in names if runs_of(name)])
@@ -168,8 +168,8 @@ def _around_phase_two(recipes: list[Recipe]) -> str:
 
 def _circumstances(recipe: Recipe) -> tuple[str, ...]:
     usual = "annealed" if isinstance(recipe.lr_schedule, Cosine) else "the paper's schedule"
-    ends = [end for end in SCHEDULES if end and recipe.name.endswith(end)]
-    schedule = SCHEDULES[ends[0]] if ends else usual
+    ends = [end for end in ALL_SCHEDULES if end and recipe.name.endswith(end)]
+    schedule = ALL_SCHEDULES[ends[0]] if ends else usual
     decay = f"{recipe.weight_decay:.0e}".replace("e-0", "e-")
     network = NETWORK_NAMES[recipe.network] if recipe.dataset == "cifar10" else "the demo"
     return (

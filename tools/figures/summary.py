@@ -36,13 +36,12 @@ from figures.evidence import (
     final_strength,
     gain_of_recalibration,
     last,
-    recalibrated,
     runs_of,
 )
 from figures.findings import moments_of, recipes_by_strength
 
 QUANTIZED = [method for pair in BITS.values() for method in pair]
-MEASURES = {"last epoch": last, "recalibrated": recalibrated, "best of Phase II": best}
+DEMO_SCHEDULES = ("the demo, the paper's schedule", "the demo, annealed")
 
 
 def summary() -> str:
@@ -60,25 +59,24 @@ def _anchor(heading: str) -> str:
 
 
 def _rivals() -> str:
-    """The mean gain over the comparisons of each group."""
-    groups = {words: with_runs(pairs).values() for words, pairs in rival_groups().items()}
-    return "<br>".join(
-        f"{words} ({counted(len(pairs), 'comparison')}): {_mean_gains(pairs)}"
-        for words, pairs in groups.items()
-        if pairs
-    )
+    """The mean gain over the networks under each schedule, at 1 bit and at ternary."""
+    groups, lines = rival_groups(), []
+    for group in (*SCHEDULES.values(), *DEMO_SCHEDULES):
+        pairs = with_runs(groups[group]).values()
+        for bits, (_, method) in BITS.items():
+            mine = [pair for pair in pairs if find_recipe(pair[0]).method == method]
+            if mine:
+                lines.append(f"{group}, {bits}: {_mean_gains(mine)}")
+    return "<br>".join(lines)
 
 
 def _mean_gains(pairs: Collection[tuple[str, str]]) -> str:
-    """By each figure; in brackets how many have it, if not all."""
-    parts = []
-    for name, measure in MEASURES.items():
-        found = [differences(*pair, measure) for pair in pairs]
-        means = [fmean(gains) for gains in found if gains]
-        number = f" ({len(means)})" if len(means) < len(pairs) else ""
-        if means:
-            parts.append(f"{name} {spread([fmean(means)], signed=True)}{number}")
-    return ", ".join(parts)
+    """By the last epoch and by the best of Phase II."""
+    means = [
+        fmean(fmean(differences(*pair, measure)) for pair in pairs) for measure in (last, best)
+    ]
+    by_last, by_best = (spread([mean], signed=True) for mean in means)
+    return f"last {by_last}, best {by_best} ({counted(len(pairs), 'comparison')})"
 
 
 def _last_and_best() -> str:
@@ -169,7 +167,7 @@ def _gains(pairs: Callable[[], Pairs]) -> str:
 def _one_bit() -> str:
     """By the last epoch and by the best, network by network."""
     lines = []
-    for words, pair in with_runs(one_bit_pairs()).items():
+    for words, pair in with_runs(one_bit_pairs(SCHEDULES)).items():
         lasts, bests = differences(*pair, last), differences(*pair, best)
         shown = [spread([fmean(gains)], signed=True) for gains in (lasts, bests)]
         lines.append(f"{words}: last {shown[0]}, best {shown[1]} ({counted(len(lasts), 'seed')})")
