@@ -1,10 +1,11 @@
-"""Two ways of training against each other, everything else equal: tables of docs/findings.md."""
+"""Two ways of training against each other, everything else equal: tables of the docs."""
 
 from __future__ import annotations
 
 from binaryrelax.lab.recipes import METHOD_NAMES, find_recipe
 from binaryrelax.lab.recipes.demo_questions import from_random_weights
 from binaryrelax.lab.recipes.notebook import demo_momentum, vgg11_momentum
+from binaryrelax.lab.recipes.recipe import PLUS, TUNED
 from binaryrelax.lab.recipes.search import (
     BINARY_CONNECT,
     EXACT,
@@ -122,6 +123,12 @@ def momentum_pairs() -> Pairs:
     return pairs | pairs_of_tries({}, PAPER_MOMENTUM)
 
 
+def tuned_pairs() -> Pairs:
+    """The tuned recipes and -plus."""
+    networks = {bits: f"cifar10-resnet20-{method}" for bits, (_, method) in BITS.items()}
+    return {f"ResNet-20, {bits}": (name + TUNED, name + PLUS) for bits, name in networks.items()}
+
+
 def pairs_of_tries(ours: Change, theirs: Change) -> Pairs:
     """Two changes against each other among the tries of the search."""
     return {
@@ -161,5 +168,6 @@ SECTIONS = {
         start_pairs(), "from the float network", "from random weights"
     ),
     "findings-momentum": lambda: compared(momentum_pairs(), "momentum 0.9", "momentum 0.95"),
+    "recipes-tuned-against-plus": lambda: compared(tuned_pairs(), "`-tuned`", "`-plus`"),
     "findings-one-bit-against-twn": lambda: compared(one_bit_pairs(), "1 bit, BinaryRelax", "TWN"),
 }

@@ -190,7 +190,8 @@ def _short(gains: list[float]) -> str:
 ANSWERS: dict[str, tuple[str, Callable[[], str]]] = {
     "Does BinaryRelax beat BinaryConnect at equal cost?": (
         "**Mostly yes on CIFAR-10**: by about a point on ResNets (annealed: at 1 bit; at ternary "
-        "undecided), by less or nothing on VGG. **No** on the demo.",
+        "undecided), by less or nothing on VGG, but for one pair with a poor TWN. **No** on the "
+        "demo.",
         _rivals,
     ),
     "How much do the last and the best epoch differ, and why?": (
@@ -223,7 +224,7 @@ ANSWERS: dict[str, tuple[str, Callable[[], str]]] = {
     ),
     "Does the paper's Table 1 come out?": (
         "**By the best epoch, on four networks of five.** VGG-11 is below it with the paper's "
-        "momentum, 0.95, and comes out with the 0.9 of its authors' notebook.",
+        "momentum, 0.95, and comes out with the 0.9 of its authors' notebook, in one seed.",
         _table_one,
     ),
 }
