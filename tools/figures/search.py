@@ -83,7 +83,7 @@ def tuned() -> str:
     ours = {"": "the paper's", PLUS: "`-plus`", TUNED: "`-tuned`"}
     rows = []
     for bits, (baseline, method) in BITS.items():
-        cells = [(method, end, words) for end, words in ours.items()]
+        cells = [(method, end, f"{words}, BinaryRelax") for end, words in ours.items()]
         controls = [
             (baseline, end, f"{words}, {METHOD_NAMES[baseline]}") for end, words in ours.items()
         ]
