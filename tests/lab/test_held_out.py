@@ -10,6 +10,7 @@ from binaryrelax.lab.campaign import recipes_of_tables
 from binaryrelax.lab.data import load_fashion_mnist
 from binaryrelax.lab.engine import Job, train
 from binaryrelax.lab.recipes import ALL_RECIPES, demo_binary, find_recipe, plain
+from binaryrelax.packed.manifest import digest_of_tensors
 from tests.lab.tiny import tiny_data, tiny_recipe
 
 
@@ -38,7 +39,12 @@ def test_run_records_its_split_and_never_sees_the_test_images(tmp_path):
         train(Job(recipe, 0, tmp_path / name), images)
         for name, images in {"seeing": data, "blind": blind}.items()
     ]
-    assert results[0]["split"] == {"trained_on": 24, "held_out": 8}
+    held = data.holding_out(8)
+    assert results[0]["split"] == {
+        "trained_on": 24,
+        "held_out": 8,
+        "held_out_digest": digest_of_tensors(held.test_images, held.test_labels),
+    }
     assert results[0]["epochs"] == results[1]["epochs"]
     assert results[0]["recipe"]["held_out"] == 8
     assert "split" not in train(Job(tiny_recipe("float"), 0, tmp_path / "whole"), data)

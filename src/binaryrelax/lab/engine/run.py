@@ -33,6 +33,7 @@ from binaryrelax.lab.engine.network import load_network
 from binaryrelax.lab.engine.resuming import load_saved
 from binaryrelax.lab.engine.trainer import Trainer
 from binaryrelax.lab.recipes import Recipe
+from binaryrelax.packed.manifest import digest_of_tensors
 
 STEPS_BETWEEN_AGREEMENTS = 16  # GPUs ask each other whether to stop, which makes them wait
 
@@ -250,7 +251,10 @@ def _split(recipe: Recipe, trainer: Trainer) -> dict[str, Any]:
     """What was trained on and what accuracies mean, where that is not the whole set."""
     if not recipe.held_out:
         return {}
-    return {"split": {"trained_on": trainer.data.num_train, "held_out": trainer.data.num_test}}
+    data = trainer.data  # an image set: no other source can hold images out
+    digest = digest_of_tensors(data.test_images, data.test_labels)
+    sizes = {"trained_on": data.num_train, "held_out": data.num_test}
+    return {"split": {**sizes, "held_out_digest": digest}}
 
 
 def _summary(recipe: Recipe, epochs: list[dict[str, Any]]) -> dict[str, Any]:
