@@ -20,7 +20,8 @@ from figures.common import RESULTS, read, spread
 LATE_SHARE = 15  # the last fifteenth of the epochs: 20 of 300, 7 of 100
 FEWEST_LATE = 5
 BITS = {"1 bit": ("bwn", "binary"), "ternary": ("twn", "ternary")}  # BinaryConnect, BinaryRelax
-SCHEDULES = {"": "the paper's schedule", PLUS: "annealed", TUNED: "annealed, tuned"}  # by its end
+# By the end of a recipe's name.
+SCHEDULES = {"": "the paper's schedule", PLUS: "annealed", TUNED: "annealed, tuned"}
 ALL_SCHEDULES = SCHEDULES | {  # asked of VGG-11 alone
     "+momentum=0.9": "the paper's schedule, momentum 0.9",
     "-notebook": "the notebook's schedule",
