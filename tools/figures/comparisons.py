@@ -19,6 +19,7 @@ from figures.common import spread, table
 from figures.evidence import (
     ALL_SCHEDULES,
     BITS,
+    LESS_MOMENTUM,
     best,
     best_of_all,
     differences,
@@ -33,7 +34,7 @@ from figures.evidence import (
 Pairs = dict[str, tuple[str, str]]  # what is compared: our recipe, the other
 DEMO_NAMES = {  # recipes of the demo by schedule
     "the paper's schedule": ("demo-paper-{}",),
-    "the paper's schedule, momentum 0.9": ("demo-paper-{}+momentum=0.9",),
+    ALL_SCHEDULES[LESS_MOMENTUM]: (f"demo-paper-{{}}{LESS_MOMENTUM}",),
     "annealed": ("demo-{}", "demo-{}@12"),
 }
 DECAYS: dict[str, Change] = {"1e-4": {}, "3e-4": MORE_DECAY}

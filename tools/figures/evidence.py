@@ -22,8 +22,9 @@ FEWEST_LATE = 5
 BITS = {"1 bit": ("bwn", "binary"), "ternary": ("twn", "ternary")}  # BinaryConnect, BinaryRelax
 # By the end of a recipe's name.
 SCHEDULES = {"": "the paper's schedule", PLUS: "annealed", TUNED: "annealed, tuned"}
+LESS_MOMENTUM = "+momentum=0.9"
 ALL_SCHEDULES = SCHEDULES | {  # asked of VGG-11 alone
-    "+momentum=0.9": "the paper's schedule, momentum 0.9",
+    LESS_MOMENTUM: "the paper's schedule, momentum 0.9",
     "-notebook": "the notebook's schedule",
 }
 TRAINING_IMAGES = {"cifar10": 50_000, "fashion-mnist-12k": 10_000}

@@ -17,10 +17,11 @@ from binaryrelax.lab.recipes.search import (
 from binaryrelax.lab.report.runs import FinishedRun
 from binaryrelax.lab.speech import counted
 from figures.common import RESULTS, read, spread, table
-from figures.comparisons import DECAYS
+from figures.comparisons import DECAYS, DEMO_NAMES
 from figures.evidence import (
     ALL_SCHEDULES,
     BITS,
+    LESS_MOMENTUM,
     ROWS,
     best,
     best_of_all,
@@ -36,20 +37,17 @@ from figures.evidence import (
 )
 
 NUM_LATE = 10  # epochs at a learning rate, before it falls or training ends
-DEMO_SETTINGS = (
-    ("the demo, the paper's schedule", "demo-paper", ""),
-    ("the demo, the paper's schedule, momentum 0.9", "demo-paper", "+momentum=0.9"),
-    ("the demo, annealed", "demo", ""),
-)
 STRENGTHS = (SMALLER_STRENGTH, {}, LARGER_STRENGTH, BINARY_CONNECT)
 
 
 def last_and_best() -> str:
     """By how much the best epoch flatters, and what lagging statistics hide."""
+    names = {words: f"{network}-{{}}{end}" for words, network, end in settings()}
+    names |= {f"the demo, {schedule}": demo[0] for schedule, demo in DEMO_NAMES.items()}
     rows = []
-    for words, begin, end in (*settings(), *DEMO_SETTINGS):
+    for words, name in names.items():
         for method in PAPER_METHODS:
-            runs = list(runs_of(f"{begin}-{method}{end}").values())
+            runs = list(runs_of(name.format(method)).values())
             if runs:
                 what = words, METHOD_NAMES[method]
                 rows.append((*what, *_last_and_best(runs), str(len(runs))))
@@ -149,7 +147,7 @@ def phase_two_of_the_demo() -> str:
     """The same in runs of the demo, under the paper's schedule and with several λ."""
     recipes = []
     for pair in BITS.values():
-        paper = [find_recipe(f"demo-paper-{pair[1]}{end}") for end in ("", "+momentum=0.9")]
+        paper = [find_recipe(f"demo-paper-{pair[1]}{end}") for end in ("", LESS_MOMENTUM)]
         recipes += [*paper, *recipes_by_strength(*pair)]
     return _around_phase_two(recipes)
 

@@ -3,7 +3,14 @@
 from dataclasses import dataclass
 
 from binaryrelax.lab.report.grids import BASELINE_OF, Cell, Grid, Row
-from binaryrelax.lab.report.spread import Figure, best, differences, last, last_recalibrated
+from binaryrelax.lab.report.spread import (
+    Figure,
+    best,
+    differences,
+    last,
+    last_recalibrated,
+    spread_of,
+)
 from binaryrelax.lab.speech import counted
 
 
@@ -103,9 +110,8 @@ def _difference(cell: Cell | None) -> Entry:
     ours = cell.spread(best) if cell else None
     if ours is None or cell.paper is None:
         return NOTHING
-    difference = ours.mean - cell.paper
-    kind = "higher" if difference >= 0 else "lower"
-    return Entry(f"{difference:+.2f}".replace("-", "−"), kind)
+    gap = spread_of([ours.mean - cell.paper]).text(signed=True)
+    return Entry(gap, "higher" if gap.startswith("+") else "lower")
 
 
 def _seeds(cell: Cell | None) -> Entry:
