@@ -28,6 +28,10 @@ class Diary:
             self.at_once += more
             self.most_at_once = max(self.most_at_once, self.at_once)
 
+    def add_step(self):
+        with self._lock:
+            self.num_steps += 1
+
     def names(self, what):
         return [name for event, name in self.events if event == what]
 
@@ -40,7 +44,7 @@ class _Entries(Listener):
         self.diary.add(self.name, "resumed" if steps_done else "begun", more=1)
 
     def step_finished(self, num_images):
-        self.diary.num_steps += 1
+        self.diary.add_step()
 
     def run_finished(self, result):
         self.diary.add(self.name, "finished", more=-1)
