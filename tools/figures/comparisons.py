@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from binaryrelax.lab.recipes import METHOD_NAMES, find_recipe
+from binaryrelax.lab.recipes import METHOD_NAMES, NETWORK_NAMES, find_recipe
 from binaryrelax.lab.recipes.demo_questions import from_random_weights
+from binaryrelax.lab.recipes.methods import PAPER_METHODS
 from binaryrelax.lab.recipes.notebook import demo_momentum, vgg11_momentum
 from binaryrelax.lab.recipes.recipe import PLUS, TUNED
 from binaryrelax.lab.recipes.search import (
@@ -20,6 +21,7 @@ from figures.evidence import (
     ALL_SCHEDULES,
     BITS,
     LESS_MOMENTUM,
+    ROWS,
     best,
     best_of_all,
     differences,
@@ -101,6 +103,18 @@ def start_pairs() -> Pairs:
     return pairs
 
 
+def annealed_pairs() -> Pairs:
+    """The learning rate annealed to zero, with momentum 0.9, and the paper's schedule."""
+    return {
+        f"{NETWORK_NAMES[network]}, {METHOD_NAMES[method]}": (
+            f"cifar10-{network}-{method}{PLUS}",
+            f"cifar10-{network}-{method}",
+        )
+        for network in (row().network for row in ROWS)
+        for method in PAPER_METHODS
+    }
+
+
 def one_bit_pairs(schedules: dict[str, str] = ALL_SCHEDULES) -> Pairs:
     """1 bit with BinaryRelax and TWN's ternary weights."""
     return {
@@ -168,6 +182,7 @@ SECTIONS = {
     "findings-start": lambda: compared(
         start_pairs(), "from the float network", "from random weights"
     ),
+    "findings-annealed": lambda: compared(annealed_pairs(), "annealed", "the paper's schedule"),
     "findings-momentum": lambda: compared(momentum_pairs(), "momentum 0.9", "momentum 0.95"),
     "recipes-tuned-against-plus": lambda: compared(tuned_pairs(), "`-tuned`", "`-plus`"),
     "findings-one-bit-against-twn": lambda: compared(one_bit_pairs(), "1 bit, BinaryRelax", "TWN"),

@@ -15,6 +15,7 @@ from binaryrelax.lab.drawing import COLOURS, GRID, INK, QUIET, label, panels
 from binaryrelax.lab.recipes import find_recipe
 from figures.comparisons import (
     Pairs,
+    annealed_pairs,
     exact_pairs,
     momentum_pairs,
     one_bit_pairs,
@@ -73,6 +74,10 @@ ALL: dict[str, tuple[Callable[[], Figure], str]] = {
     "gains": (
         partial(gains, rival_pairs, "BinaryRelax − BinaryConnect"),
         "Gain of BinaryRelax over BinaryConnect for each seed",
+    ),
+    "annealed": (
+        partial(gains, annealed_pairs, "annealed − the paper's schedule"),
+        "Gain of annealing the learning rate over the paper's schedule for each seed",
     ),
     "exact": (
         partial(gains, exact_pairs, "exact projection − TWN's threshold"),
