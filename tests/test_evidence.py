@@ -7,7 +7,8 @@ import pytest
 
 from binaryrelax.lab.engine import read_json
 from binaryrelax.lab.engine.files import digest_of
-from binaryrelax.lab.recipes import find_recipe
+from binaryrelax.lab.engine.job import agree
+from binaryrelax.lab.recipes import find_recipe, plain
 from binaryrelax.lab.report.collection import collect_runs
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
@@ -35,6 +36,24 @@ def test_no_ancestor_is_kept_that_nothing_started_from():
     starts = [run.result["initial_checkpoint"] for run in RUNS]
     digests = {start["digest"] for start in starts if start}
     assert all(result["weights"]["digest"] in digests for result in ANCESTORS)
+
+
+def test_every_run_followed_its_recipe_to_the_last_epoch():
+    """As the recipe is now: none was changed after it had been run."""
+    for run in RUNS:
+        recipe = find_recipe(run.name)
+        assert agree("recipe", run.result["recipe"], plain(recipe)), run.source
+        assert [record["epoch"] for record in run.result["epochs"]] == list(range(recipe.epochs))
+
+
+def test_tries_tell_their_split_and_are_measured_on_it():
+    tries = [run for run in RUNS if find_recipe(run.name).held_out]
+    assert len(tries) > 30
+    for run in tries:
+        split = run.result["split"]
+        assert (split["trained_on"], split["held_out"]) == (45_000, 5_000), run.source
+        images = [accuracy * 50 for accuracy in run.accuracies]  # of 5,000, one is 0.02 %
+        assert images == pytest.approx([round(number) for number in images], abs=1e-6), run.source
 
 
 def test_no_seed_of_a_recipe_has_two_results():

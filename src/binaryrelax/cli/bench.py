@@ -36,11 +36,11 @@ def bench(
 
         binaryrelax bench step
 
-        binaryrelax bench projection --out /tmp/projection.json
+        binaryrelax bench projection --out projection.json
 
         binaryrelax bench packed           (two CPU threads; takes some minutes)
 
-        binaryrelax bench packed_gpu --sweep --out /tmp/packed_gpu.json
+        binaryrelax bench packed_gpu --sweep --out packed_gpu.json
 
         binaryrelax bench monitor --out results/theory/monitor.json
     """

@@ -53,7 +53,7 @@ def demo(
 
         binaryrelax demo
 
-        binaryrelax demo --out /tmp/demo --seed 1
+        binaryrelax demo --out demo-seed1 --seed 1
 
         binaryrelax demo --epochs 3        (a quick look)
 
