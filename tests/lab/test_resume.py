@@ -94,6 +94,7 @@ def stop(number, out, *, when):
     return before, status, after.splitlines()
 
 
+@pytest.mark.slow
 def test_the_command_survives_signals_in_both_networks(tmp_path, whole_command):
     said, status, lines = stop(signal.SIGINT, tmp_path, when="[1/2] demo-float@1")
     assert said.startswith(f"Nothing is saved in {tmp_path} yet: starting afresh.\n")
