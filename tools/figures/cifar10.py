@@ -12,7 +12,7 @@ from binaryrelax.lab.report.spread import Figure
 from figures.common import spread, table
 from figures.evidence import BITS, ROWS, all_runs, best, differences, gain, last, runs_of
 
-EPOCHS = {"best of Phase II": best, "last epoch": last}
+BEST_AND_LAST = {"best of Phase II": best, "last epoch": last}
 
 
 def cifar10() -> str:
@@ -25,7 +25,7 @@ def gaps_to_the_paper() -> str:
     """By how much each cell that has been run is above the paper's."""
     shown = []
     for words, row in _rows().items():
-        for which, figure in EPOCHS.items():
+        for which, figure in BEST_AND_LAST.items():
             cells = (gap_to_the_paper(row[m], figure) if m in row else "-" for m in PAPER_METHODS)
             shown.append((words, which, *cells))
     return table(("ours − paper", "epoch", *(METHOD_NAMES[m] for m in PAPER_METHODS)), shown)
@@ -62,9 +62,9 @@ def gains_of_the_paper() -> str:
         for baseline, relaxed in BITS.values():
             ours, theirs = row[relaxed], row[baseline]
             cells.append(spread([_stated(ours) - _stated(theirs)], signed=True))
-            cells += [gain(differences(ours.name, theirs.name, f)) for f in EPOCHS.values()]
+            cells += [gain(differences(ours.name, theirs.name, f)) for f in BEST_AND_LAST.values()]
         rows.append((words, *cells))
-    columns = ("the paper", *(f"ours, {which}" for which in EPOCHS))
+    columns = ("the paper", *(f"ours, {which}" for which in BEST_AND_LAST))
     headings = [f"{bits}, {column}" for bits in BITS for column in columns]
     return table(("gain", *headings), rows)
 
