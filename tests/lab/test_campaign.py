@@ -183,7 +183,8 @@ def test_small_networks_are_not_shared_among_threads(tmp_path):
     try:
         campaign = Campaign(recipes=small_table(1), out=tmp_path, only=("*float",))
         carry_on(campaign)
-        assert read_json(campaign.result_file(campaign.jobs()[0]))["environment"]["threads"] == 1
+        environment = read_json(campaign.result_file(campaign.jobs()[0]))["environment"]
+        assert environment["threads"] == 1 and environment["other_jobs"] == 0
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(1)

@@ -1,6 +1,8 @@
 import json
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 import torch
@@ -21,6 +23,7 @@ from binaryrelax.lab.engine import (
     write_atomically,
     write_json,
 )
+from binaryrelax.lab.engine.environment import describe_sources
 from binaryrelax.lab.engine.evaluation import Evaluation
 from binaryrelax.lab.engine.trainer import Trainer
 from binaryrelax.lab.models import build_network
@@ -84,6 +87,28 @@ def test_result_has_the_documented_content(method, tiny_runs):
     assert result["summary"]["best_phase_two"] == max(accuracies[3:])
     assert result["summary"]["mean_last_5"] == pytest.approx(sum(accuracies) / 4)
     assert result["environment"]["torch"] == torch.__version__
+    assert result["environment"]["other_jobs"] == 0
+    ago = datetime.now(UTC) - datetime.fromisoformat(result["environment"]["date"])
+    assert timedelta(seconds=-1) <= ago < timedelta(hours=1)
+
+
+def test_result_tells_whether_the_tree_was_as_committed(tmp_path, monkeypatch):
+    """A copy without history is told; a checkout asks git; a file that git does not know: None."""
+    monkeypatch.setenv("BINARYRELAX_COMMIT", "a" * 40)
+    file = tmp_path / "tracked.py"
+    assert describe_sources(file) == {"git_commit": "a" * 40, "tree_clean": True}
+    monkeypatch.setenv("BINARYRELAX_COMMIT", "a" * 40 + "-dirty")
+    assert describe_sources(file) == {"git_commit": "a" * 40, "tree_clean": False}
+    monkeypatch.delenv("BINARYRELAX_COMMIT")
+    file.write_text("")
+    assert describe_sources(file) == {"git_commit": None, "tree_clean": None}
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=n", "-c", "user.email=n@n"]
+    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "all"], ["tag", "a-tag"]):
+        subprocess.run([*git, *command], check=True)
+    assert describe_sources(file)["tree_clean"] is True
+    assert len(describe_sources(file)["git_commit"]) == 40
+    file.write_text("changed = True")
+    assert describe_sources(file)["tree_clean"] is False
 
 
 def test_phases_and_strengths_are_recorded(tiny_runs):

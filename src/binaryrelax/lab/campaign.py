@@ -149,6 +149,8 @@ def run_campaign(
     Raises:
         ValueError: a run has failed; those beside it have been stopped.
     """
+    waiting = campaign.missing()
+    machine = replace(machine, other_jobs=max(min(num_jobs, len(waiting)) - 1, 0))
     give_up = threading.Event()  # one run failed: the others stop with a checkpoint
 
     def must_stop() -> bool:
@@ -159,7 +161,7 @@ def run_campaign(
         if not job.is_finished():  # else only its result has not been collected yet
             train(job, data, machine=machine, listener=listener_of(job), options=options)
 
-    outcome = Outcome([], [], campaign.missing())
+    outcome = Outcome([], [], waiting)
     # Torch's switches are those of the whole process: they are set once, around all threads.
     with (
         machine.settings(),

@@ -1,8 +1,9 @@
-"""Where a result comes from: versions, device and commit."""
+"""Where a result comes from: versions, device, commit and date."""
 
 import os
 import platform
 import subprocess
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy
@@ -10,6 +11,8 @@ import torch
 
 import binaryrelax
 from binaryrelax.lab.engine.machine import Machine
+
+DIRTY = "-dirty"  # as git marks a tree with changes
 
 
 def describe_environment(machine: Machine) -> dict[str, str | int | bool | None]:
@@ -26,20 +29,33 @@ def describe_environment(machine: Machine) -> dict[str, str | int | bool | None]
         "processes": machine.ranks.share.world_size,
         "precision": machine.precision,
         "deterministic": machine.deterministic,
-        "git_commit": git_commit(Path(binaryrelax.__file__)),
+        "other_jobs": machine.other_jobs,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        **describe_sources(Path(binaryrelax.__file__)),
     }
 
 
-def git_commit(file: Path) -> str | None:
-    """The commit that is checked out where `file` lies, or None if git does not track it.
+def describe_sources(file: Path) -> dict[str, str | bool | None]:
+    """The commit that is checked out where `file` lies, and whether all is as it was committed.
 
-    A copy of the sources without their history is told by BINARYRELAX_COMMIT.
+    Both are None if git does not track the file. A copy of the sources without their history is
+    told of them by BINARYRELAX_COMMIT, the answer of `git describe --always --dirty --abbrev=40`
+    where they come from.
     """
-    if "BINARYRELAX_COMMIT" in os.environ:
-        return os.environ["BINARYRELAX_COMMIT"]
+    described = os.environ.get("BINARYRELAX_COMMIT") or _described_by_git(file)
+    if described is None:
+        return {"git_commit": None, "tree_clean": None}
+    commit = described.removesuffix(DIRTY)
+    return {"git_commit": commit, "tree_clean": commit == described}
+
+
+def _described_by_git(file: Path) -> str | None:
+    """The commit, marked if a tracked file differs from it."""
     if _git(file.parent, "ls-files", "--error-unmatch", file.name) is None:
         return None
-    return _git(file.parent, "rev-parse", "HEAD")
+    return _git(
+        file.parent, "describe", "--always", f"--dirty={DIRTY}", "--abbrev=40", "--exclude=*"
+    )
 
 
 def _git(folder: Path, *arguments: str) -> str | None:

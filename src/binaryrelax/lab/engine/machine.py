@@ -22,12 +22,14 @@ class Machine:
         deterministic: the same bits in each run on the same GPU, at some cost in speed. A CPU
             gives the same bits anyway.
         ranks: the processes that train together.
+        other_jobs: how many other networks are trained beside each, at most.
     """
 
     device: torch.device = torch.device("cpu")  # noqa: RUF009 (a device is immutable)
     precision: str = "fp32"
     deterministic: bool = False
     ranks: Ranks = Ranks()  # noqa: RUF009 (frozen)
+    other_jobs: int = 0
 
     def __post_init__(self) -> None:
         require_precision(self.precision)
