@@ -1,11 +1,26 @@
 """measure and monitor: every number against its definition."""
 
+import copy
 import math
+from dataclasses import dataclass
 
 import pytest
 import torch
+from torch import nn
+from torch.optim import SGD
 
-from binaryrelax import Binary, Hard, PerChannel, Ternary, Uniform, distance, measure, monitor
+from binaryrelax import (
+    Binary,
+    BinaryRelax,
+    Hard,
+    PerChannel,
+    Quantizer,
+    Ternary,
+    Uniform,
+    distance,
+    measure,
+    monitor,
+)
 from tests.optim.toy import SHORT, small_network, train, wrapped
 
 
@@ -52,6 +67,65 @@ def test_flips_are_counted_between_calls():
     changed = (before[0] != 0).sum().item() / weight.numel()
     assert first.sign_flips == first.level_flips == pytest.approx(changed)
     assert second.level_flips == 0
+
+
+@dataclass(frozen=True, repr=False)
+class ManyLevels(Quantizer):
+    """Multiples of a step, more of them than a byte can count."""
+
+    num_levels: int = 300
+
+    @property
+    def codebook(self):
+        half = self.num_levels // 2
+        return tuple(float(code) for code in range(-half, half + 1))
+
+    def split_rows(self, rows):
+        half = self.num_levels // 2
+        scale = rows.abs().amax(1).clamp(min=1e-9) / half
+        return scale, (rows / scale[:, None]).round().clamp(-half, half)
+
+
+@pytest.mark.parametrize("num_levels", [254, 300, 512, 70_000])
+def test_flips_are_counted_with_more_codes_than_fit_a_byte(num_levels):
+    weight = nn.Parameter(torch.linspace(-1, 1, 512).reshape(16, 32))
+    optimizer = BinaryRelax(SGD([weight], lr=0.1), {weight: ManyLevels(num_levels)}, Hard())
+    measure(optimizer)
+    with torch.no_grad():
+        optimizer.float_weights[weight].neg_()
+    optimizer.step()
+    (record,) = measure(optimizer)
+    assert record.sign_flips > 0.98
+    assert record.level_flips > 0.98
+
+
+def adopt_others(model, optimizer):
+    with torch.no_grad():
+        model[0].weight.fill_(7.0)
+    optimizer.adopt_weights()
+
+
+def load_an_earlier_state(model, optimizer):
+    optimizer.load_state_dict(copy.deepcopy(wrapped(small_network(seed=1)).state_dict()))
+
+
+@pytest.mark.parametrize("replace", [adopt_others, load_an_earlier_state])
+def test_movement_is_not_measured_across_weights_that_no_step_wrote(replace):
+    model = small_network()
+    optimizer = wrapped(model)
+    with monitor(optimizer):
+        train(model, optimizer, 1)
+        assert all(record.movement > 0 for record in measure(optimizer))
+        replace(model, optimizer)
+        assert all(r.movement is r.alpha is None for r in measure(optimizer))
+        train(model, optimizer, 1)
+        assert all(0 < record.movement < 7 for record in measure(optimizer))
+
+
+def test_an_empty_weight_has_numbers_too():
+    weight = nn.Parameter(torch.zeros(0, 3))
+    (record,) = measure(BinaryRelax(SGD([weight], lr=0.1), {weight: Binary()}, Hard()))
+    assert record.num_weights == record.zeros == record.distance == 0
 
 
 def test_distance_is_zero_in_phase_two_and_strength_infinite():

@@ -125,7 +125,7 @@ def test_models_that_were_converted_after_building_are_refused():
     model, optimizer = trained()
     optimizer.zero_grad()
     model.double()
-    with pytest.raises(ValueError, match=r"0.weight, 3.weight changed dtype or device after"):
+    with pytest.raises(ValueError, match=r"0.weight, 3.weight changed dtype, device or"):
         optimizer.step()
 
 

@@ -7,16 +7,37 @@ base's values there are under "relax_<key>".
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
 from torch.optim import Optimizer
 
+from binaryrelax.quantizers import Quantizer
 from binaryrelax.quantizers.dtensors import is_dtensor, local_part, shards_of
 from binaryrelax.quantizers.validation import all_finite
 
 StateDict = dict[str, Any]
 _MUST_AGREE = ("relax_method", "relax_schedule", "relax_quantizers", "relax_names")
+
+
+def described_groups(
+    groups: list[StateDict],
+    quantizers: Mapping[Tensor, Quantizer],
+    names: Mapping[Tensor, str],
+    shared: StateDict,
+) -> list[StateDict]:
+    """What a checkpoint must agree on, for each group; ``shared`` is the same for all of them."""
+    return [
+        {
+            **shared,
+            "relax_quantizers": [
+                repr(quantizers[p]) if p in quantizers else None for p in group["params"]
+            ],
+            "relax_names": [names.get(p) for p in group["params"]],
+        }
+        for group in groups
+    ]
 
 
 def join_state(

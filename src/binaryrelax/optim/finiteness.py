@@ -8,11 +8,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from binaryrelax.quantizers.dtensors import is_dtensor, known_to_all, local_part
+from binaryrelax.optim.flags import (
+    CALLS_BETWEEN_READS as CALLS_BETWEEN_READS,
+    LateFlags,
+    agreed,
+    chosen,
+)
+from binaryrelax.quantizers.dtensors import local_part
 from binaryrelax.quantizers.validation import has_non_finite
 
 Weights = dict[Tensor, str]  # weight -> its name
-CALLS_BETWEEN_READS = 16  # copying the flags takes longer than a small step's launches
 
 
 class FinitenessWatch:
@@ -26,13 +31,13 @@ class FinitenessWatch:
 
     def __init__(self, names: Weights) -> None:
         self._names = names
-        self._flags: dict[torch.device, _DeviceFlags] = {}
+        self._flags: dict[torch.device, _FinitenessFlags] = {}
 
     def flags_on(self, device: torch.device) -> tuple[Tensor, list[Tensor]]:
         """The flags of a device, and the weights they stand for: others may raise them too."""
         if device not in self._flags:
-            self._flags[device] = _DeviceFlags([w for w in self._names if w.device == device])
-        return self._flags[device].bad, self._flags[device].weights
+            self._flags[device] = _FinitenessFlags([w for w in self._names if w.device == device])
+        return self._flags[device].raised, self._flags[device].weights
 
     def look(self, weights: Iterable[Tensor] | None = None) -> None:
         """Check the weights, all if not given, as they are now.
@@ -45,8 +50,8 @@ class FinitenessWatch:
             by_device.setdefault(weight.device, []).append(weight)
         for device, here in by_device.items():
             if device.type == "cpu":
-                flags = _agreed([has_non_finite(w) for w in here], here)
-                self._refuse(_chosen(here, flags))
+                flags = agreed([has_non_finite(w) for w in here], here)
+                self._refuse(chosen(here, flags))
             else:
                 self.flags_on(device)
                 self._flags[device].look(here)
@@ -59,7 +64,7 @@ class FinitenessWatch:
         """
         here = [weight for weight in self._names if weight.device.type == "cpu"]
         flags = [_has_bad_gradient(weight) for weight in here]
-        bad = _chosen(here, _agreed(flags, here)) if here else []
+        bad = chosen(here, agreed(flags, here)) if here else []
         if bad:
             raise ValueError(
                 f"BinaryRelax: the gradients of {self._listed(bad)} are NaN or infinite; nothing "
@@ -99,48 +104,23 @@ class FinitenessWatch:
         return {"_names": self._names, "_flags": {}}  # events and pinned memory do not travel
 
 
-class _DeviceFlags:
-    """One flag per weight on a device, and their copy on the way to the host."""
+class _FinitenessFlags(LateFlags):
+    """Flags of weights that are NaN or infinite; processes agree when they look."""
 
     def __init__(self, weights: list[Tensor]) -> None:
-        self.weights = weights
-        self.places = {weight: place for place, weight in enumerate(weights)}
-        self.is_shared = any(is_dtensor(w) for w in weights)
-        self.bad = torch.zeros(len(weights), dtype=torch.bool, device=weights[0].device)
-        self.host = torch.zeros(len(weights), dtype=torch.bool, device="cpu").pin_memory()
-        self.arrived: torch.cuda.Event | None = None
-        self.calls = 0
+        super().__init__(weights)
+        self._places = {weight: place for place, weight in enumerate(weights)}
 
     def look(self, weights: list[Tensor]) -> None:
         here = [part if part.numel() else part.new_zeros(1) for part in map(local_part, weights)]
         largest = torch._foreach_norm(here, torch.inf)
         finite = torch.stack([x.to(torch.float64) for x in largest]).isfinite()
-        bad = _agreed(list(finite.logical_not()), weights)
+        bad = agreed(list(finite.logical_not()), weights)
         if len(weights) == len(self.weights):
-            self.bad.logical_or_(bad)
+            self.raised.logical_or_(bad)
             return
         for weight, is_bad in zip(weights, bad, strict=True):
-            self.bad[self.places[weight]].logical_or_(is_bad)
-
-    def read(self, *, wait: bool) -> list[Tensor]:
-        if wait:
-            return _chosen(self.weights, self.bad.cpu())
-        self.calls += 1
-        if self.calls % CALLS_BETWEEN_READS:
-            return []
-        if self.arrived and self.is_shared:  # all processes must see the flags at the same step
-            self.arrived.synchronize()
-        if self.arrived is None or self.arrived.query():  # type: ignore[no-untyped-call]
-            found = _chosen(self.weights, self.host) if self.arrived else []
-            self.host.copy_(self.bad, non_blocking=True)
-            self.arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
-            self.arrived.record()
-            return found
-        return []
-
-    def clear(self) -> None:
-        self.bad.zero_()  # in place: a captured graph writes to this very tensor
-        self.arrived = None
+            self.raised[self._places[weight]].logical_or_(is_bad)
 
 
 def _has_bad_gradient(weight: Tensor) -> Tensor:
@@ -148,20 +128,3 @@ def _has_bad_gradient(weight: Tensor) -> Tensor:
     if gradient is None or gradient.layout is not torch.strided:  # what sparse ones do shows later
         return torch.zeros((), dtype=torch.bool, device=weight.device)
     return has_non_finite(gradient)
-
-
-def _agreed(flags: list[Tensor], weights: list[Tensor]) -> Tensor:
-    """One flag per weight, raised if it is on any process: one exchange for each mesh."""
-    meshes: dict[object, list[int]] = {}
-    for index, weight in enumerate(weights):
-        if is_dtensor(weight):
-            meshes.setdefault(weight.device_mesh, []).append(index)
-    for indices in meshes.values():
-        agreed = known_to_all(torch.stack([flags[i] for i in indices]), weights[indices[0]])
-        for index, flag in zip(indices, agreed, strict=True):
-            flags[index] = flag
-    return torch.stack(flags)
-
-
-def _chosen(weights: list[Tensor], flags: Tensor) -> list[Tensor]:
-    return [w for w, is_bad in zip(weights, flags.tolist(), strict=True) if is_bad]

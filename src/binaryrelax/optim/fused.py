@@ -133,7 +133,8 @@ class FusedWeights:
         return vars(empty)
 
     def _are_current(self) -> bool:
-        return all(group.is_current() for group in self._groups or [])
+        is_laid_out = all(w.stride() == x.stride() for w, x in self._relaxed.items())
+        return is_laid_out and all(group.is_current() for group in self._groups or [])
 
     def _possible_descents(self) -> list[Descent]:
         """The steps of all groups, or none if base must take one of them itself."""

@@ -36,8 +36,8 @@ class LayerRecord:
         movement: ||x^{k+1} - x^k|| of the last step.
         alpha: α_k of the paper's approximate-orthogonality lemma for the last step.
 
-    Flips are None at the first call; movement and alpha are None outside ``monitor`` or before
-    a step, and alpha where x did not move.
+    Flips are None at the first call; movement and alpha are None outside ``monitor``, before a
+    step and after weights were adopted or loaded, and alpha where x did not move.
     """
 
     name: str
@@ -53,16 +53,26 @@ class LayerRecord:
     alpha: float | None
 
 
+@dataclass(frozen=True)
+class _Previous:
+    """The weights before the last step; of no use once others have been written or loaded."""
+
+    x: Iterate
+    y: Iterate
+    num_rewrites: int
+
+
 # Kept beside the optimizers, not in them: measuring is no part of a training state.
 _last_codes: WeakKeyDictionary[BinaryRelax, Iterate] = WeakKeyDictionary()
-_previous: WeakKeyDictionary[BinaryRelax, dict[str, Iterate]] = WeakKeyDictionary()
+_previous: WeakKeyDictionary[BinaryRelax, _Previous] = WeakKeyDictionary()
 
 
 @torch.no_grad()
 def measure(optimizer: BinaryRelax) -> list[LayerRecord]:
     """A record for each quantized weight; waits for the device.
 
-    Keeps one byte per weight until the next call, to count what flipped. Of sharded weights it
+    Keeps one byte per weight until the next call (four with more than 256 codes), to count what
+    flipped. Of sharded weights it
     measures the whole; every process must call it and gets the same records.
 
     Raises:
@@ -104,10 +114,11 @@ def monitor(optimizer: BinaryRelax) -> Iterator[None]:
     """
 
     def remember(*_: Any) -> None:
-        _previous[optimizer] = {
-            "x": {w: w.detach().clone() for w in optimizer.quantizers},
-            "y": {w: y.clone() for w, y in optimizer.float_weights.items()},
-        }
+        _previous[optimizer] = _Previous(
+            x={w: w.detach().clone() for w in optimizer.quantizers},
+            y={w: y.clone() for w, y in optimizer.float_weights.items()},
+            num_rewrites=optimizer.num_rewrites,
+        )
 
     handle = optimizer.register_step_pre_hook(remember)
     try:
@@ -118,9 +129,10 @@ def monitor(optimizer: BinaryRelax) -> Iterator[None]:
 
 
 def _indices(code: Tensor, quantizer: Quantizer) -> Tensor:
-    """Codes as indices into the codebook, one byte each."""
+    """Codes as indices into the codebook, one byte each where that will do."""
+    index = torch.uint8 if len(quantizer.codebook) <= 256 else torch.int32
     codebook = torch.tensor(quantizer.codebook, dtype=code.dtype, device=code.device)
-    return torch.bucketize(code.contiguous(), codebook).to(torch.uint8)  # else it warns
+    return torch.bucketize(code.contiguous(), codebook).to(index)  # else it warns
 
 
 def _flips(
@@ -143,10 +155,12 @@ def _movement(optimizer: BinaryRelax, weight: Tensor) -> dict[str, Tensor]:
 
     The difference of the two squares is taken as one inner product, which does not cancel.
     """
-    if weight not in _previous.get(optimizer, {}).get("x", {}):
+    previous = _previous.get(optimizer)
+    if previous is None or previous.num_rewrites != optimizer.num_rewrites:
         return {}
-    x = local_part(_previous[optimizer]["x"][weight]).double()
-    y = local_part(_previous[optimizer]["y"][weight]).double()
+    if weight not in previous.x:  # it has joined since
+        return {}
+    x, y = local_part(previous.x[weight]).double(), local_part(previous.y[weight]).double()
     change, shards = local_part(weight).double() - x, shards_of(weight)
     difference = shards.total((change * (change + 2 * (x - y))).sum())
     movement = _norm(change, shards)
@@ -154,7 +168,7 @@ def _movement(optimizer: BinaryRelax, weight: Tensor) -> dict[str, Tensor]:
 
 
 def _fraction(where: Tensor, weight: Tensor) -> Tensor:
-    return shards_of(weight).total(where.sum()).double() / weight.numel()
+    return shards_of(weight).total(where.sum()).double() / max(weight.numel(), 1)
 
 
 def _norm(w: Tensor, shards: Shards) -> Tensor:

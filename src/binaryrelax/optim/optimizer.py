@@ -17,8 +17,9 @@ from binaryrelax.optim.arguments import (
     refuse_wrong_weights,
     warn_of_half_precision,
 )
-from binaryrelax.optim.checkpoint import join_state, makes_state, split_state
+from binaryrelax.optim.checkpoint import described_groups, join_state, makes_state, split_state
 from binaryrelax.optim.fused import has_hooks
+from binaryrelax.optim.gradient_guard import guarded_gradients
 from binaryrelax.optim.relaxed_weights import RelaxedWeights
 from binaryrelax.optim.schedules import Schedule
 from binaryrelax.quantizers import Quantizer
@@ -59,6 +60,7 @@ class BinaryRelax(Optimizer):
         self._weights = self._kind_of_weights(base)
         self.quantizers, self.names = self._weights.quantizers, self._weights.names
         self.num_steps = 0
+        self.num_rewrites = 0  # how often x was written anew from other y, without a step
         self._num_projected = 0  # nesting depth of projected()
         super().__init__(base.param_groups, base.defaults)
         self._share_with_base()
@@ -95,9 +97,9 @@ class BinaryRelax(Optimizer):
         Raises:
             RuntimeError: inside ``projected()``.
             ValueError: somebody has written other weights into the model, see ``adopt_weights``;
-                or, without closure and hooks, a quantized weight on the CPU has a gradient that is
-                NaN or infinite: nothing has moved. Or some y became so; on CUDA the error may come
-                some steps late. The parameters are named.
+                or ``base`` differentiates gradients; or, without closure and hooks, a quantized
+                weight on the CPU has a gradient that is NaN or infinite: nothing has moved. Or some
+                y became so. On CUDA the error may come some steps late. The parameters are named.
         """
         self._refuse_inside_projected("step")
         weights, is_capturing = self._weights, _is_capturing()
@@ -105,12 +107,13 @@ class BinaryRelax(Optimizer):
             with weights.written.restored():  # nothing moves
                 self.base.step()
             return None
-        shards = weights.copies_of_shards()
+        kept = weights.copies_to_restore()
         if not is_capturing:
             self._refuse_to_move()
+        weights.written.look()
         if closure is None and not has_hooks(self.base):  # they could mend gradients yet
             weights.watch.look_at_gradients()
-        with weights.lent_to_base(shards, has_closure=closure is not None) as copied:
+        with weights.lent_to_base(kept, has_closure=closure is not None) as copied:
             loss = self._step_base(closure)  # eq. 10: momentum and weight decay act on y
             weights.watch.look(copied)
             if not is_capturing:
@@ -137,13 +140,14 @@ class BinaryRelax(Optimizer):
         """
         self._refuse_inside_projected("adopt_weights")
         self._weights.adopt_replaced()
+        self.num_rewrites += 1
 
     def refuse_non_finite(self) -> None:
         """Raise ValueError if some y became NaN or infinite; waits for the device."""
         self._weights.watch.read(wait=True)
 
     def refuse_replaced(self, call: str) -> None:
-        """Raise ValueError, in the name of ``call``, if somebody has written other weights."""
+        """Raise ValueError, named after ``call``, if others wrote weights; waits for the device."""
         self._weights.refuse_replaced(call)
 
     @contextmanager
@@ -185,6 +189,7 @@ class BinaryRelax(Optimizer):
         and the number of steps are in the groups. Of weights loaded later it has the old y.
         """
         self.refuse_non_finite()
+        self._weights.refuse_overwritten("state_dict()", wait=True)
         own, base = super().state_dict(), self.base.state_dict()
         return join_state(own, base, self._indexed_float_weights(), self._description())
 
@@ -204,7 +209,9 @@ class BinaryRelax(Optimizer):
             y.copy_(self.state[weight]["y"])  # in y's own memory and format
         self._share_with_base()
         self.num_steps = state_dict["param_groups"][0]["relax_steps"]
+        self.num_rewrites += 1
         self._weights.watch.forget()
+        self._weights.written.forget()
         self._set_strength(self.strength)
         self._weights.relax_anew()
 
@@ -247,7 +254,7 @@ class BinaryRelax(Optimizer):
     def _refuse_to_move(self) -> None:
         """Raise ValueError if y is known to be lost, or x is not what the last step wrote."""
         self._weights.watch.read(wait=False)
-        self.refuse_replaced(type(self).__name__)
+        self._weights.refuse_replaced_before_step(type(self).__name__)
 
     def _advance(self) -> None:
         self._set_strength(self.schedule(self.num_steps))
@@ -259,31 +266,28 @@ class BinaryRelax(Optimizer):
         self._weights.fill_mix(strength)
 
     def _step_base(self, closure: Closure | None) -> float | None:
-        if closure is None:
-            return self.base.step()
+        with guarded_gradients(self.base) as guard:
+            if closure is None:
+                return self.base.step()
 
-        @torch.no_grad()  # base enables gradients around the call
-        def evaluate_at_relaxed() -> float:
-            with self._weights.relaxed_from_lent(), torch.enable_grad():
-                return closure()
+            @torch.no_grad()  # base enables gradients around the call
+            def evaluate_at_relaxed() -> float:
+                guard.take_down()
+                with self._weights.relaxed_from_lent(), torch.enable_grad():
+                    loss = closure()
+                guard.put_up()
+                return loss
 
-        return self.base.step(evaluate_at_relaxed)
+            return self.base.step(evaluate_at_relaxed)
 
     def _description(self) -> list[dict[str, Any]]:
         """What a checkpoint must agree on, for each group, as plain data."""
-        return [
-            {
-                "relax_method": type(self).__name__,
-                "relax_schedule": repr(self.schedule),
-                "relax_quantizers": [
-                    repr(self.quantizers[p]) if p in self.quantizers else None
-                    for p in group["params"]
-                ],
-                "relax_names": [self.names.get(p) for p in group["params"]],
-                "relax_steps": self.num_steps,
-            }
-            for group in self.param_groups
-        ]
+        shared = {
+            "relax_method": type(self).__name__,
+            "relax_schedule": repr(self.schedule),
+            "relax_steps": self.num_steps,
+        }
+        return described_groups(self.param_groups, self.quantizers, self.names, shared)
 
     def _indexed_float_weights(self) -> dict[int, Tensor]:
         indexed = enumerate(self._parameters())
@@ -291,7 +295,7 @@ class BinaryRelax(Optimizer):
 
     def __getstate__(self) -> dict[str, Any]:
         self._refuse_inside_projected("__getstate__")  # a copy would not find back to x
-        own = ("base", "schedule", "quantizers", "names", "num_steps", "_weights")
+        own = ("base", "schedule", "quantizers", "names", "num_steps", "num_rewrites", "_weights")
         kept = {name: self.__dict__[name] for name in own}
         return {**super().__getstate__(), **kept, "_num_projected": 0}
 

@@ -16,8 +16,13 @@ from binaryrelax.quantizers import Quantizer
 class StartingAtRelaxed(RelaxedWeights):
     """Weights of which ``base`` moves x, as the parameters hold it, into the next y."""
 
-    def refuse_replaced(self, call: str) -> None:
-        """Nothing to refuse: weights that others write are where the next step starts."""
+    def refuse_replaced_before_step(self, call: str) -> None:
+        """Weights that others write are not refused: they are where the step starts."""
+        self._refuse_misplaced(call)
+
+    def copies_to_restore(self) -> dict[Tensor, Tensor]:
+        """x of all weights: those that others have written cannot be made again from y."""
+        return {weight: weight.detach().clone() for weight in self.quantizers}
 
     def _copied(self, *, has_closure: bool) -> dict[Tensor, Tensor]:
         return self.float_weights

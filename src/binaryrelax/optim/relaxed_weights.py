@@ -14,7 +14,14 @@ from binaryrelax.optim.finiteness import FinitenessWatch
 from binaryrelax.optim.fused import FusedWeights
 from binaryrelax.optim.relaxation import mixing_weight, relax_
 from binaryrelax.optim.sharding import drop_gathered_copies
-from binaryrelax.optim.written import WrittenWeights, are_alike, refuse_moved, refuse_replaced
+from binaryrelax.optim.written import (
+    WrittenWeights,
+    are_alike,
+    refuse_moved,
+    refuse_overwritten,
+    refuse_replaced,
+    refuse_shared_memory,
+)
 from binaryrelax.quantizers import Quantizer
 from binaryrelax.quantizers.dtensors import is_dtensor
 
@@ -59,8 +66,14 @@ class RelaxedWeights:
             quantizers: those of the new weights.
             names: those of the new weights at least.
             sharded_modules: the modules under ``fully_shard`` that hold weights.
+
+        Raises:
+            ValueError: weights share memory; they are named and nothing is changed.
         """
+        together = (*self.quantizers, *quantizers)
+        refuse_shared_memory("BinaryRelax", together, self.float_weights, {**self.names, **names})
         self.watch.restart()  # there is more to watch now
+        self.written.restart()
         self._fused.forget()
         for weight, quantizer in quantizers.items():
             self.quantizers[weight], self.names[weight] = quantizer, names[weight]
@@ -90,18 +103,18 @@ class RelaxedWeights:
         self._fused.prepare(self.float_weights, self.quantizers)
         self.relax()
 
-    def copies_of_shards(self) -> dict[Tensor, Tensor]:
-        """x of the sharded weights, to be kept for ``lent_to_base``."""
+    def copies_to_restore(self) -> dict[Tensor, Tensor]:
+        """x of the weights that cannot be made again, the sharded ones, for ``lent_to_base``."""
         return {weight: weight.detach().clone() for weight in self._sharded}
 
     @contextmanager
     def lent_to_base(
-        self, shards: Mapping[Tensor, Tensor], *, has_closure: bool
+        self, kept: Mapping[Tensor, Tensor], *, has_closure: bool
     ) -> Iterator[dict[Tensor, Tensor]]:
         """Inside, ``base`` finds y in the parameters; after, y is what it made of that.
 
         Yields the weights to look at when ``base`` has moved them; the kernels look at the others.
-        After a failure inside x and y are as before, those of sharded weights as in ``shards``.
+        After a failure inside x and y are as before, x of some weights as in ``kept``.
         """
         copied = self._copied(has_closure=has_closure)
         try:
@@ -110,7 +123,7 @@ class RelaxedWeights:
                 yield copied
         except BaseException:
             self._fused.give_up_step()
-            self._restore(shards)
+            self._restore(kept)
             raise
         self._store(copied)
 
@@ -145,22 +158,47 @@ class RelaxedWeights:
         Raises:
             ValueError: a weight is NaN or infinite; it is named and nothing is changed.
         """
-        replaced = self._replaced()
+        self._refuse_misplaced("adopt_weights()")
+        replaced = self._replaced(wait=True)
         for weight in replaced:
             refuse_unfit(weight, self.quantizers[weight], self.names[weight])
         for weight in replaced:
             self.float_weights[weight].copy_(weight)
+        self.written.forget()
         self.relax_anew()
 
     def refuse_replaced(self, call: str) -> None:
-        """Raise ValueError if the model holds weights that the next step would overwrite."""
+        """Raise ValueError if the model holds weights that ``call`` would overwrite or pass over.
+
+        Waits for the device.
+        """
+        self._refuse_misplaced(call)
+        self.refuse_overwritten(call, wait=True)
+        refuse_replaced(call, self._replaced(wait=True), self.names)
+
+    def refuse_replaced_before_step(self, call: str) -> None:
+        """The same for a step; what is not known without waiting is an error some steps later.
+
+        That is what ``written.look()`` finds, which is to follow, or is part of a captured step.
+        """
+        self._refuse_misplaced(call)
+        refuse_replaced(call, self._replaced(wait=False), self.names)
+        self.refuse_overwritten(call, wait=False)
+
+    def refuse_overwritten(self, call: str, *, wait: bool) -> None:
+        """Raise ValueError if a step is known to have overwritten weights of somebody else."""
+        refuse_overwritten(call, self.written.overwritten(wait=wait), self.names)
+
+    def _refuse_misplaced(self, call: str) -> None:
         refuse_moved(call, self.float_weights, self.names)
-        refuse_replaced(call, self._replaced(), self.names)
+        refuse_shared_memory(call, self.quantizers, self.float_weights, self.names)
 
     @torch.no_grad()
-    def _replaced(self) -> list[Tensor]:
+    def _replaced(self, *, wait: bool) -> list[Tensor]:
         """The weights that hold other values than x, which is written anew where that may be."""
-        found = {weight: weight.detach().clone() for weight in self.written.touched()}
+        differing = self.written.differing() if wait else []
+        touched = dict.fromkeys((*self.written.touched(), *differing))
+        found = {weight: weight.detach().clone() for weight in touched}
         if not found:
             return []
         self.watch.read(wait=True)
@@ -196,13 +234,13 @@ class RelaxedWeights:
         if copied is not self.float_weights:
             self._fused.take_back()
 
-    def _restore(self, shards: Mapping[Tensor, Tensor]) -> None:
+    def _restore(self, kept: Mapping[Tensor, Tensor]) -> None:
         """p <- x of before the step; of sharded weights from their copies.
 
         To project those again would take all processes, and this one may be the only one to fail.
         """
-        self._relax_by_reference({w: y for w, y in self.float_weights.items() if w not in shards})
-        for weight, x in shards.items():
+        self._relax_by_reference({w: y for w, y in self.float_weights.items() if w not in kept})
+        for weight, x in kept.items():
             weight.copy_(x)
         self.written.remember(self.quantizers)
 
