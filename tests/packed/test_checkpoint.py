@@ -246,6 +246,103 @@ def test_buffers_of_every_kind_come_back(tmp_path):
     check_round_trip(Odds, Ternary(), tmp_path / "f", inputs(3, 6))
 
 
+def with_buffer(**buffers) -> nn.Module:
+    """A network that holds these beside a layer."""
+    model = nn.Sequential(nn.Linear(6, 6))
+    for name, buffer in buffers.items():
+        model.register_buffer(name, buffer)
+    return model
+
+
+COMPLEX = torch.complex(torch.arange(6.0), torch.arange(6.0) - 3)
+NARROW = torch.arange(1, 7, dtype=torch.uint8)
+DENSE_KINDS = {
+    "complex64": COMPLEX,
+    "conjugated": COMPLEX.conj(),
+    "conjugated part": COMPLEX.conj()[1:5:2],
+    "imaginary part of a conjugated one": COMPLEX.conj().imag,
+    "negative": torch._neg_view(torch.arange(6.0)),
+    "conjugated and negative": torch._neg_view(COMPLEX.conj()),
+    **{
+        str(dtype): NARROW.to(dtype)
+        for dtype in (torch.uint16, torch.uint32, torch.uint64, torch.float8_e4m3fn,
+                      torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz)
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", DENSE_KINDS)
+def test_buffers_of_unusual_kinds_come_back_equal(kind, tmp_path):
+    value = DENSE_KINDS[kind]
+    _, packed = packed_copy(lambda: with_buffer(odd=value), Ternary())
+    save_packed(packed, tmp_path / "f")
+    empty = torch.zeros(value.shape, dtype=value.dtype)
+    loaded = load_packed(tmp_path / "f", with_buffer(odd=empty))
+    assert certify(tmp_path / "f").ok
+    assert same_tensor(loaded.odd, value.resolve_conj().resolve_neg())
+    assert packed.odd.is_conj() == value.is_conj() and packed.odd.is_neg() == value.is_neg()
+
+
+def test_buffers_that_share_memory_come_back_with_their_own_values(tmp_path):
+    """A conjugated view is not the tensor that it views; parts of one tensor may overlap."""
+    numbers = torch.arange(6.0)
+    buffers = {
+        "plain": COMPLEX, "conjugated": COMPLEX.conj(), "first": numbers[:4], "last": numbers[2:],
+        "all": numbers, "matrix": numbers.view(2, 3), "again": numbers,
+        "negative": torch._neg_view(numbers),
+    }  # fmt: skip
+    _, packed = packed_copy(lambda: with_buffer(**buffers), Ternary())
+    save_packed(packed, tmp_path / "f")
+    fresh_ones = {n: torch.zeros(b.shape, dtype=b.dtype) for n, b in buffers.items()}
+    loaded = load_packed(tmp_path / "f", with_buffer(**fresh_ones))
+    for name, buffer in buffers.items():
+        assert torch.equal(getattr(loaded, name), buffer), name
+    assert "again" not in load_file(tmp_path / "f")
+
+
+STRANGE_KINDS = {
+    "sparse_coo": (lambda: torch.eye(3).to_sparse(), "to_dense()"),
+    "sparse_csr": (lambda: sparse_rows(torch.eye(3)), "to_dense()"),
+    "complex128": (lambda: COMPLEX.to(torch.complex128), "to(torch.complex64)"),
+    "qint8": (lambda: quantized(torch.ones(3)), "dequantize()"),
+    "nested": (lambda: nested([torch.ones(2), torch.ones(3)]), "to_dense()"),
+    "on the meta device": (lambda: torch.empty(3, device="meta"), "load a checkpoint"),
+    "uint4": (lambda: NARROW.view(torch.uint4), "convert it"),
+}
+
+
+@pytest.mark.filterwarnings("ignore")  # torch's own, of kinds that it calls prototypes
+@pytest.mark.parametrize("kind", STRANGE_KINDS)
+def test_tensors_that_no_file_can_hold_are_refused_by_name(kind, tmp_path):
+    make, way_out = STRANGE_KINDS[kind]
+    _, packed = packed_copy(lambda: with_buffer(odd=torch.zeros(1)), Ternary())
+    packed.odd = make()
+    with pytest.raises(ValueError) as caught:
+        save_packed(packed, tmp_path / "f")
+    text = str(caught.value)
+    assert text.startswith("save_packed: 'odd' in the state of Sequential is ")
+    assert kind in text and way_out in text and "\n" not in text and not os.listdir(tmp_path)
+
+
+def sparse_rows(tensor):
+    return tensor.to_sparse_csr()
+
+
+def quantized(tensor):
+    return torch.quantize_per_tensor(tensor, 0.1, 0, torch.qint8)
+
+
+def nested(tensors):
+    return torch.nested.nested_tensor(tensors)
+
+
+def test_a_lazy_layer_that_has_not_run_is_refused_by_name(tmp_path):
+    _, packed = packed_copy(lambda: with_buffer(), Ternary())
+    packed.append(nn.LazyLinear(3))
+    with pytest.raises(ValueError, match=r"'1\.weight' .* has no values yet: run one batch"):
+        save_packed(packed, tmp_path / "f")
+
+
 def test_a_loaded_network_shares_no_memory_with_its_file(file):
     loaded = load_packed(file, fresh(small_network))
     expected = loaded(IMAGES)

@@ -83,7 +83,7 @@ def test_every_changed_character_is_noticed():
 
 def test_newer_versions_ask_for_an_update_and_others_are_refused():
     content = json.loads(manifest().to_json())
-    assert "update it" in refused(signed({**content, "version": 2}))
+    assert "update it" in refused(signed({**content, "version": 3}))
     for version in (0, -1, 1.0, True, "1", None, [1]):
         assert "no version" in refused(signed({**content, "version": version}))
     assert "digest differs" in refused(json.dumps({**content, "about": {}}))

@@ -3,10 +3,12 @@
 import os
 import resource
 import signal
+import stat
 import subprocess
 import sys
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import torch
@@ -82,6 +84,108 @@ def test_a_folder_that_is_not_there_is_named(tmp_path):
         save_packed(packed, tmp_path / "none" / "f")
     with pytest.raises(OSError, match="cannot be written"):
         save_packed(packed, tmp_path)
+
+
+def test_a_path_that_is_no_place_for_a_file_is_said_in_one_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_bytes(b"before")
+    (tmp_path / "circle").symlink_to("circle")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("folder")
+    before = sorted(os.listdir())
+    for path, reason in {
+        ".": "it is a folder", "": "it is a folder", "..": "it is a folder", "/": "it is a folder",
+        "folder": "it is a folder", "link": "it is a folder", "pipe": "it is no plain file",
+        "circle": "it is a link that leads in a circle", "none/f": "No such file or directory",
+        "file/f": "Not a directory", "nul\0": "embedded null byte", "x" * 300: "File name too long",
+    }.items():  # fmt: skip
+        with pytest.raises(OSError) as caught:
+            write_atomically(Path(path), b"content")
+        text = str(caught.value)
+        assert text.startswith(f"{Path(path)} cannot be written ({reason}") and "\n" not in text
+        assert "what was there before is intact" in text
+    assert sorted(os.listdir()) == before and Path("file").read_bytes() == b"before"
+
+
+def test_saving_onto_a_link_writes_the_file_that_it_leads_to(tmp_path):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "here").mkdir()
+    target = tmp_path / "there" / "net"
+    (tmp_path / "there" / "again").symlink_to("net")
+    link = tmp_path / "here" / "link"
+    link.symlink_to("../there/again")
+    for content in (b"dangling before", b"replaced"):
+        write_atomically(link, content)
+        assert link.is_symlink() and (tmp_path / "there" / "again").is_symlink()
+        assert target.read_bytes() == content and not target.is_symlink()
+    assert os.listdir(tmp_path / "here") == ["link"]
+    assert sorted(os.listdir(tmp_path / "there")) == ["again", "net"]
+
+
+def test_a_link_that_leads_into_no_folder_is_refused(tmp_path):
+    (tmp_path / "link").symlink_to("none/net")
+    with pytest.raises(OSError, match=r"link cannot be written .* make its folder first"):
+        write_atomically(tmp_path / "link", b"content")
+    assert (tmp_path / "link").is_symlink() and os.listdir(tmp_path) == ["link"]
+
+
+def test_permissions_are_those_of_a_plain_file_and_stay_when_it_is_replaced(tmp_path):
+    for umask in (0o022, 0o077, 0o002):
+        path = tmp_path / f"{umask:o}"
+        before = os.umask(umask)
+        try:
+            write_atomically(path, b"new")
+            assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~umask
+            for mode in (0o600, 0o640, 0o444, 0o666):
+                path.chmod(mode)
+                write_atomically(path, b"replaced")
+                assert stat.S_IMODE(path.stat().st_mode) == mode
+        finally:
+            os.umask(before)
+
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become somebody else")
+WRITE_AS_NOBODY = """
+import os, sys
+from pathlib import Path
+from binaryrelax.packed.writing import write_atomically
+os.setgid(65534)
+os.setuid(65534)
+write_atomically(Path(sys.argv[1]), b"new")
+"""
+
+
+@as_root
+def test_a_file_keeps_its_owner_when_root_replaces_it(tmp_path):
+    path = tmp_path / "f"
+    path.write_bytes(b"before")
+    os.chown(path, 65534, 65534)
+    write_atomically(path, b"new")
+    assert (path.stat().st_uid, path.stat().st_gid) == (65534, 65534)
+
+
+@as_root
+@pytest.mark.parametrize("mode", [0o300, 0o500])
+def test_what_is_said_of_a_folder_with_few_permissions_is_true(mode):
+    """One that may be written and not read takes a file; one that may be read only does not."""
+    with TemporaryDirectory(dir="/tmp") as parent:  # nobody may not enter pytest's own
+        os.chmod(parent, 0o755)
+        folder = Path(parent) / "folder"
+        folder.mkdir()
+        (folder / "f").write_bytes(b"before")
+        for path in (folder, folder / "f"):
+            os.chown(path, 65534, 65534)
+        folder.chmod(mode)
+        process = start(WRITE_AS_NOBODY, folder / "f", stderr=subprocess.PIPE, text=True)
+        errors = process.communicate(timeout=60)[1]
+        if mode == 0o300:
+            assert process.returncode == 0, errors
+            assert (folder / "f").read_bytes() == b"new"
+        else:
+            assert "(Permission denied); what was there before is intact" in errors
+            assert (folder / "f").read_bytes() == b"before"
+        assert os.listdir(folder) == ["f"]
 
 
 def check_killed(path: Path, contents: set[bytes], num_kills: int) -> None:

@@ -17,15 +17,17 @@ from binaryrelax.packed.weights import PACKABLE, TERNARY, WeightFormat
 from binaryrelax.quantizers import Granularity, PerChannel, PerGroup, PerLayer
 
 METADATA_KEY = "binaryrelax"
-VERSION = 1
+VERSION = 2  # 1 knew no embeddings
 DIMENSIONS = {  # of the weights of each kind
-    "linear": 2, "conv1d": 3, "conv2d": 4, "conv3d": 5,
+    "linear": 2, "embedding": 2, "conv1d": 3, "conv2d": 4, "conv3d": 5,
     "conv_transpose1d": 3, "conv_transpose2d": 4, "conv_transpose3d": 5,
 }  # fmt: skip
 LAYOUTS = ("bits", "trits")
+_GRANULARITIES: dict[str, Granularity] = {"channel": PerChannel(), "layer": PerLayer()}
 _DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in PACKABLE}
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _LARGEST = 2**40  # weights of a layer; more is a forged shape
+_LARGEST_LEVEL = torch.finfo(torch.float32).max
 
 
 class PackedFileError(ValueError):
@@ -76,8 +78,9 @@ class Manifest:
 
     def to_json(self) -> str:
         """The manifest as one line, with its own digest."""
+        is_old = all(entry.kind != "embedding" for entry in self.layers.values())
         content = {
-            "version": VERSION,
+            "version": 1 if is_old else VERSION,  # what the oldest reader that can read it knows
             "layers": {name: _layer_to_json(entry) for name, entry in self.layers.items()},
             "tensors": self.tensors,
             "tied": self.tied,
@@ -160,21 +163,22 @@ def _layer_from_json(name: str, entry: dict[str, Any]) -> LayerEntry:
 
 
 def _granularity_to_json(granularity: Granularity) -> str | int:
-    if isinstance(granularity, PerGroup):
+    if type(granularity) is PerGroup:
         return granularity.size
-    return "channel" if granularity == PerChannel() else "layer"
+    for name, known in _GRANULARITIES.items():
+        if granularity == known:
+            return name
+    raise ValueError(f"a packed file cannot say {granularity!r}")
 
 
 def _granularity_from_json(value: str | int) -> Granularity:
-    if type(value) is int:
-        return PerGroup(value)
-    return {"channel": PerChannel(), "layer": PerLayer()}[value]  # type: ignore[index]
+    return PerGroup(value) if type(value) is int else _GRANULARITIES[value]  # type: ignore[index]
 
 
 def _is_codebook(levels: Any) -> bool:
     if not isinstance(levels, list) or not 2 <= len(levels) <= 2**MAX_BITS:
         return False
-    if not all(type(level) in (int, float) and abs(level) < 1e38 for level in levels):
+    if not all(type(level) in (int, float) and abs(level) <= _LARGEST_LEVEL for level in levels):
         return False
     return all(low < high for low, high in pairwise(levels))
 

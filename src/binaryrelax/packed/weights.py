@@ -10,6 +10,8 @@ from torch import Tensor
 
 from binaryrelax.packed.bits import MAX_BITS, bytes_per_row, pack_bits, unpack_bits
 from binaryrelax.quantizers import Granularity, Quantizer, distance
+from binaryrelax.quantizers.granularity import storable
+from binaryrelax.quantizers.validation import require_codebook
 
 PACKABLE = (torch.float32, torch.float16, torch.bfloat16)  # those whose scales float32 can hold
 BINARY = (-1.0, 1.0)
@@ -42,6 +44,12 @@ class WeightFormat:
         groups = self.granularity.rows(torch.empty(self.shape, device="meta"))
         object.__setattr__(self, "bits", math.ceil(math.log2(len(self.codebook))))
         object.__setattr__(self, "num_scales", groups.shape[0])
+
+    @property
+    def described(self) -> dict[str, str]:
+        """What codes and scales must agree on to be exchanged, in words."""
+        parts = {"codebook": self.codebook, "granularity": self.granularity, "shape": self.shape}
+        return {name: repr(part) for name, part in parts.items()}
 
     @property
     def num_rows(self) -> int:
@@ -84,6 +92,18 @@ class PackedWeight:
         form = self.format
         values = _values(self.codes, form).reshape(form.num_scales, -1)
         return values.mul_(self.scale.to(form.dtype).unsqueeze(1)).reshape(form.shape)
+
+    def unpack_rows(self, rows: Tensor) -> Tensor:
+        """``unpack()[rows]`` of a matrix, (len(rows), row length), without unpacking the others."""
+        form = self.format
+        scale = self.scale.to(form.dtype)
+        if form.num_scales >= form.num_rows > 1:  # else one is for all rows
+            scale = scale.reshape(form.num_rows, -1).index_select(0, rows)
+        else:
+            scale = scale.reshape(1, -1).expand(len(rows), -1)
+        codes = self.codes.index_select(0, rows)  # unlike codes[rows] it takes no row below 0
+        values = _values(codes, form).reshape(*scale.shape, -1)
+        return values.mul_(scale.unsqueeze(-1)).reshape(len(rows), form.row_length)
 
     def indices(self) -> Tensor:
         """The codes, one number each, in the shape of the weight."""
@@ -128,6 +148,36 @@ class PackedWeight:
         return None if is_finite else f"a weight is infinite in {dtype}"
 
 
+def problem_of_state(
+    form: WeightFormat, described: object, codes: object, scale: object
+) -> str | None:
+    """Why a layer of this format cannot take codes and scales of a state dict, or None if it can.
+
+    Args:
+        form: of the layer.
+        described: the format of the layer that they are from; None where nobody has told.
+        codes, scale: what the state dict holds, if anything.
+    """
+    here = _words(form.described)
+    if described is not None and (codes is not None or scale is not None):
+        is_alike = described == form.described
+        return None if is_alike else f"the state dict is of {_words(described)}; here it is {here}"
+    for tensor in (codes, scale):
+        if type(tensor) not in (Tensor, torch.nn.Parameter) or tensor.is_meta:  # type: ignore[attr-defined]
+            return None  # nothing to look at: torch says what is missing
+    assert isinstance(codes, Tensor) and isinstance(scale, Tensor)
+    if tuple(codes.shape) != form.codes_shape or tuple(scale.shape) != (form.num_scales,):
+        return None  # torch says so
+    problem = PackedWeight(form, codes, scale.float()).problem()
+    return None if problem is None else f"{problem}; here it is {here}"
+
+
+def _words(described: object) -> str:
+    if not isinstance(described, dict):
+        return repr(described)[:200]
+    return ", ".join(f"{name} {str(value)[:200]}" for name, value in described.items())
+
+
 def pack_weight(weight: Tensor, quantizer: Quantizer) -> PackedWeight:
     """The codes and scales of a weight that is in Q.
 
@@ -143,25 +193,37 @@ def pack_weight(weight: Tensor, quantizer: Quantizer) -> PackedWeight:
         what = "empty" if weight.numel() == 0 else "on the meta device"
         raise ValueError(f"its weight is {what}, of shape {tuple(weight.shape)}")
     quantizer.check(weight)
-    if quantizer.bits > MAX_BITS:
-        raise ValueError(f"{quantizer!r} takes {quantizer.bits} bits; at most {MAX_BITS} pack")
     form = WeightFormat(
-        tuple(weight.shape), quantizer.codebook, quantizer.granularity, weight.dtype
+        tuple(weight.shape),
+        require_codebook(quantizer),
+        storable(quantizer.granularity, tuple(weight.shape)),
+        weight.dtype,
     )
+    if form.bits > MAX_BITS:
+        raise ValueError(f"{quantizer!r} takes {form.bits} bits; at most {MAX_BITS} pack")
+    scale, levels = _split(weight, quantizer, form)
+    codebook = torch.tensor(form.codebook, dtype=weight.dtype, device=weight.device)
+    indices = torch.searchsorted(codebook, levels.reshape(form.num_rows, -1))
+    # Groups of whole rows that share a scale are stored with one for each row.
+    scale = scale.repeat_interleave(form.num_scales // len(scale)).float()
+    return PackedWeight(form, pack_bits(indices, form.bits), scale)
+
+
+def _split(weight: Tensor, quantizer: Quantizer, form: WeightFormat) -> tuple[Tensor, Tensor]:
+    """The scale of each group of a weight that is in Q, and its levels, (groups, their weights)."""
     groups = quantizer.granularity.rows(weight.detach()).contiguous()
-    scale, levels = quantizer.split_rows(groups)
-    scale = scale.reshape(-1, 1)
+    scale, levels = (found.clone() for found in quantizer.split_groups(groups))
+    quantizer.refuse_outside_q(scale, levels)
+    scale = scale.unsqueeze(1)
     inexact = (levels * scale != groups).any(dim=1)
     if bool(inexact.any()):  # a heuristic, or more than 4 bits: the scale may be found otherwise
-        scale[inexact], levels[inexact] = _recovered(groups[inexact], quantizer.codebook)
+        scale[inexact], levels[inexact] = _recovered(groups[inexact], form.codebook)
     if not torch.equal(levels * scale, groups):
         raise ValueError(
             f"its weights are not in Q: distance {float(distance(weight, quantizer)):.3g} to "
             f"{quantizer!r}; train to the end of Phase II, or pack inside optimizer.projected()"
         )
-    codebook = torch.tensor(form.codebook, dtype=weight.dtype, device=weight.device)
-    indices = torch.searchsorted(codebook, levels.reshape(form.num_rows, -1))
-    return PackedWeight(form, pack_bits(indices, form.bits), scale.reshape(-1).float())
+    return scale.squeeze(1), levels.contiguous()
 
 
 def _values(codes: Tensor, form: WeightFormat) -> Tensor:
@@ -188,7 +250,8 @@ def _recovered(groups: Tensor, codebook: tuple[float, ...]) -> tuple[Tensor, Ten
     largest = groups.abs().amax(dim=1, keepdim=True)
     best_scale, best_levels = torch.zeros_like(largest), torch.zeros_like(groups)
     found = torch.zeros_like(largest, dtype=torch.bool)
-    for level in levels[levels > 0].flip(0):
+    sizes = groups.new_tensor(sorted({abs(level) for level in codebook}, reverse=True))
+    for level in sizes[sizes > 0]:
         middle = largest / level
         for scale in (middle, _next(middle, math.inf), _next(middle, 0.0)):
             nearest = _nearest(groups, scale, levels)

@@ -32,12 +32,13 @@ class ExactLevels(ExactQuantizer):
     """Exact projection onto scale * {±q_1, ..., ±q_m}^n, 0 <= q_1 < ... < q_m (eq. 4)."""
 
     def split_rows(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        if self.codebook == (-1, 1):
+        codebook = tuple(self.codebook)
+        if codebook == (-1, 1):
             return split_binary(rows)
-        if self.codebook == (-1, 0, 1):
+        if codebook == (-1, 0, 1):
             return split_ternary(rows)
         a = magnitudes(rows)
-        levels = level_tensor(self.codebook, rows.dtype, rows.device)
+        levels = level_tensor(codebook, rows.dtype, rows.device)
         scale = optimal_scale(a, levels)
         codes, scale = refit(a, levels, nearest_levels(a, scale, levels))
         return finish_split(rows, codes, scale)

@@ -10,11 +10,11 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from binaryrelax.quantizers.dtensors import is_dtensor, local_part, shards_of
-from binaryrelax.quantizers.granularity import Granularity, PerLayer
+from binaryrelax.quantizers.dtensors import is_dtensor, local_part, shards_of, whole
+from binaryrelax.quantizers.granularity import Granularity, PerLayer, group_size
 from binaryrelax.quantizers.sharded_split import split_dtensor
 from binaryrelax.quantizers.shards import Shards
-from binaryrelax.quantizers.validation import all_finite
+from binaryrelax.quantizers.validation import all_finite, require_codebook
 
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 
@@ -27,8 +27,11 @@ class Quantizer(ABC):
 
     Training uses the product and packing stores the factors, so both come from one ``split``.
     A subclass states its ``codebook`` and splits rows; granularity, memory format and bad input
-    are handled here. Weights may be DTensors: the projection is that of the whole weight, and is
-    sharded as the weight is.
+    are handled here. What a subclass of your own makes of weights is looked at whenever they are
+    checked or packed, and refused unless it is a point of Q.
+
+    Weights may be DTensors: the projection is that of the whole weight, and is sharded as the
+    weight is.
     """
 
     granularity: Granularity = field(default=PerLayer(), kw_only=True)
@@ -57,10 +60,11 @@ class Quantizer(ABC):
 
     @abstractmethod
     def split_rows(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Scale (one per row) and codes (like ``rows``), both in the rows' dtype.
+        """Scale (one per row, >= 0) and codes (like ``rows``), both in the rows' dtype.
 
-        ``rows`` is (groups, weights per group), finite and not empty. Nothing here may wait for
-        the device: ``optimizer.step()`` calls it.
+        ``rows`` is (groups, weights per group), finite and not empty, and may be the weight itself:
+        it must not be written to. Nothing here may wait for the device: ``optimizer.step()`` calls
+        it.
         """
 
     def split_shard(self, shard: Tensor, shards: Shards) -> tuple[Tensor, Tensor] | None:
@@ -102,7 +106,7 @@ class Quantizer(ABC):
         if is_dtensor(w):
             return split_dtensor(self, w)
         rows = self.granularity.rows(w).contiguous()  # strides must not change the order of sums
-        scale, codes = self.split_rows(rows)
+        scale, codes = self.split_groups(rows)
         codes = codes.reshape(w.shape)
         if codes.stride() != w.stride():
             codes = torch.empty_like(w).copy_(codes)
@@ -114,12 +118,39 @@ class Quantizer(ABC):
         scale, codes = self.split_finite(w)
         return codes.mul_(scale)  # in this order, to keep the memory format of the codes
 
+    def split_groups(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """``split_rows``, whose shapes and dtypes are looked at: that waits for nothing."""
+        found: object = self.split_rows(rows)
+        if not (isinstance(found, tuple) and len(found) == 2 and _are_split(rows, *found)):
+            parts = found if isinstance(found, tuple) else (found,)
+            raise ValueError(
+                f"{self!r}: split_rows must give a tuple of {len(rows)} scales, one per row, and "
+                f"codes of shape {tuple(rows.shape)}, both {rows.dtype} on {rows.device}; it gave "
+                f"{' and '.join(map(_look, parts))}"
+            )
+        scale, codes = found
+        return scale.reshape(-1), codes
+
+    def refuse_outside_q(self, scale: Tensor, codes: Tensor) -> None:
+        """Raise ValueError unless ``split_rows`` gave a point of Q; waits for the device."""
+        codebook = torch.tensor(require_codebook(self), dtype=codes.dtype, device=codes.device)
+        place = torch.searchsorted(codebook, codes.contiguous()).clamp_(max=len(codebook) - 1)
+        strange = codes[codebook[place] != codes]
+        if strange.numel():
+            raise ValueError(
+                f"{self!r}: split_rows gave the code {float(strange[0]):g}, which is not in its "
+                "codebook; codes are levels, before they are multiplied by the scale"
+            )
+        if not bool((scale.isfinite() & (scale >= 0)).all()):
+            raise ValueError(f"{self!r}: split_rows gave a scale that is negative or not finite")
+
     def check(self, w: Tensor) -> None:
         """Raise ValueError if ``w`` cannot be projected; waits for the device."""
         if w.dtype not in DTYPES:
             raise ValueError(f"{self!r}: weights must be floating point ({DTYPES}), not {w.dtype}")
-        if max(self.codebook) > torch.finfo(w.dtype).max:
-            raise ValueError(f"{self!r}: code {max(self.codebook):g} does not fit into {w.dtype}")
+        largest = max(map(abs, require_codebook(self)))
+        if largest > torch.finfo(w.dtype).max:
+            raise ValueError(f"{self!r}: code {largest:g} does not fit into {w.dtype}")
         if not all_finite(w):
             num_bad = int(shards_of(w).total(local_part(w).isfinite().logical_not().sum()))
             raise ValueError(
@@ -127,7 +158,19 @@ class Quantizer(ABC):
                 "there is no nearest point"
             )
         if w.numel():
-            self.granularity.rows(torch.empty(w.shape, device="meta"))
+            group_size(self.granularity, tuple(w.shape))
+            if not type(self).__module__.startswith(f"{__package__}."):
+                self._try_out(w)
+
+    @torch.no_grad()
+    def _try_out(self, w: Tensor) -> None:
+        """Raise ValueError unless a quantizer of the user's own splits ``w`` as it must."""
+        rows = self.granularity.rows(whole(w)).contiguous()
+        given = rows.clone()
+        scale, codes = self.split_groups(given)
+        if codes.data_ptr() == given.data_ptr() or not torch.equal(rows, given):
+            raise ValueError(f"{self!r}: split_rows must give new tensors and leave rows as it was")
+        self.refuse_outside_q(scale, codes)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -144,7 +187,21 @@ class ExactQuantizer(Quantizer):
         return hash(self._set())
 
     def _set(self) -> tuple[tuple[float, ...], Granularity]:
-        return self.codebook, self.granularity
+        return tuple(self.codebook), self.granularity
+
+
+def _are_split(rows: Tensor, scale: object, codes: object) -> bool:
+    """Whether these have the shapes and dtypes of scales and codes of ``rows``."""
+    if not (isinstance(scale, Tensor) and isinstance(codes, Tensor)):
+        return False
+    is_alike = all(x.dtype == rows.dtype and x.device == rows.device for x in (scale, codes))
+    return is_alike and scale.numel() == len(rows) and codes.shape == rows.shape
+
+
+def _look(x: object) -> str:
+    if not isinstance(x, Tensor):
+        return type(x).__name__
+    return f"{tuple(x.shape)} {x.dtype} on {x.device}"
 
 
 @torch.no_grad()

@@ -47,18 +47,18 @@ def split_dtensor(quantizer: Quantizer, w: DTensor) -> tuple[DTensor, DTensor]:
 
 def _split_shards(quantizer: Quantizer, w: DTensor) -> tuple[DTensor, DTensor] | None:
     """Scale and codes without gathering the weights, if there is a way."""
-    local = local_part(w)
-    if isinstance(quantizer.granularity, PerLayer):
+    local, granularity = local_part(w), type(quantizer.granularity)  # others may scale otherwise
+    if granularity is PerLayer:
         found = quantizer.split_shard(local.reshape(1, -1).contiguous(), shards_of(w))
         if found is None:
             return None
         scale, codes = found
         return _replicated(scale.reshape(()), w), _like(w, codes)
     cut_dims = {getattr(w.placements[i], "dim", None) for i in sharded_dims(w)}
-    if not isinstance(quantizer.granularity, (PerChannel, PerGroup)) or cut_dims != {0}:
+    if granularity not in (PerChannel, PerGroup) or cut_dims != {0}:
         return None
     scale, codes = quantizer.split_finite(local)
-    per_row = w.shape[1:] if isinstance(quantizer.granularity, PerGroup) else [1] * (w.dim() - 1)
+    per_row = w.shape[1:] if granularity is PerGroup else [1] * (w.dim() - 1)
     scale = scale if local.numel() else local.new_zeros(0, *per_row)
     return _placed(scale, w, torch.Size([w.shape[0], *per_row])), _like(w, codes)
 

@@ -1,9 +1,12 @@
-"""Checks of constructor arguments: each error names the call, the rule and the value."""
+"""Checks of what a user gives: each error names the call, the rule and the value."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from itertools import pairwise
 from numbers import Integral, Real
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -35,6 +38,28 @@ def is_finite_number(value: object) -> bool:
         return math.isfinite(value)
     except OverflowError:  # a whole number that no float can hold
         return False
+
+
+class HasCodebook(Protocol):
+    """A quantizer."""
+
+    @property
+    def codebook(self) -> Sequence[float]:
+        """The codes."""
+
+
+def require_codebook(quantizer: HasCodebook) -> tuple[float, ...]:
+    """The codebook of a quantizer as plain floats; ValueError unless it is one."""
+    given = quantizer.codebook
+    is_given = isinstance(given, Sequence) and all(is_finite_number(code) for code in given)
+    codes = tuple(float(code) + 0.0 for code in given) if is_given else ()  # + 0.0: no minus zero
+    if len(codes) < 2 or any(low >= high for low, high in pairwise(codes)):
+        text = repr(given) if len(repr(given)) < 200 else f"{repr(given)[:200]}..."
+        raise ValueError(
+            f"{quantizer!r}: its codebook is {text}; it must be a tuple of two or more finite "
+            "numbers, each larger than the one before, such as (-1.0, 1.0)"
+        )
+    return codes
 
 
 def all_finite(w: Tensor) -> bool:
