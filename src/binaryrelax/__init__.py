@@ -23,6 +23,7 @@ from binaryrelax.packed import (
     PackedConvTranspose1d as PackedConvTranspose1d,
     PackedConvTranspose2d as PackedConvTranspose2d,
     PackedConvTranspose3d as PackedConvTranspose3d,
+    PackedEmbedding as PackedEmbedding,
     PackedFileError as PackedFileError,
     PackedLayer as PackedLayer,
     PackedLinear as PackedLinear,

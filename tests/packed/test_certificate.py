@@ -70,11 +70,12 @@ def test_the_whole_file_is_counted(tmp_path):
         n: t.numel() for n, t in plain.state_dict().items() if n not in ("0.weight", "3.weight")
     }
     assert found.float_tensors == floats
-    assert found.float32_bytes == 4 * sum(t.numel() for t in plain.state_dict().values())
+    assert found.float32_bytes == sum(t.nbytes for t in plain.state_dict().values())
     assert found.file_bytes == (tmp_path / "f").stat().st_size
     assert found.saving == found.float32_bytes / found.file_bytes
     num_packed = plain[0].weight.numel() + plain[3].weight.numel()
-    assert found.packed_share == pytest.approx(4 * num_packed / found.float32_bytes)
+    assert found.num_packed == num_packed
+    assert found.packed_share == pytest.approx(num_packed / (num_packed + sum(floats.values())))
 
 
 def test_digests_are_those_of_the_stored_tensors(tmp_path):

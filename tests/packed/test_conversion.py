@@ -13,7 +13,10 @@ from binaryrelax import (
     PerChannel,
     Ternary,
     Uniform,
+    certify,
+    load_packed,
     pack,
+    save_packed,
     select_weights,
 )
 from binaryrelax.packed import (
@@ -38,6 +41,7 @@ from tests.optim.toy import (
 )
 from tests.packed.cases import (
     IMAGES,
+    QUANTIZERS,
     Language,
     Tied,
     Twice,
@@ -139,12 +143,45 @@ def test_a_module_under_several_names_is_replaced_under_all():
     assert packed[0] is packed[1] is packed[2] and isinstance(packed[2], PackedLinear)
 
 
-def test_an_embedding_that_shares_a_packed_weight_stays_float_and_equal():
-    plain, packed = packed_copy(Language, Ternary())
-    assert isinstance(packed.embedding, nn.Embedding) and isinstance(packed.decoder, PackedLinear)
-    assert torch.equal(packed.embedding.weight, packed.decoder.weight)
-    tokens = torch.arange(11)
+@pytest.mark.parametrize("quantizer", QUANTIZERS, ids=repr)
+def test_a_tied_embedding_reads_the_codes_of_its_head(quantizer):
+    plain, packed = packed_copy(Language, quantizer)
+    assert packed.embedding.codes is packed.decoder.codes
+    assert packed.embedding.scale is packed.decoder.scale
+    tokens = torch.tensor([[0, 10, 3], [7, 7, 1]])
     assert torch.equal(packed(tokens), plain(tokens))
+    assert torch.equal(packed.embedding(tokens.int()), plain.embedding(tokens))
+    assert torch.equal(packed.bfloat16()(tokens), plain.bfloat16()(tokens))
+    for wrong in (-1, 11):
+        with pytest.raises(IndexError):
+            packed.embedding(torch.tensor([wrong]))
+
+
+def test_a_tied_embedding_costs_nothing_more_in_the_file(tmp_path):
+    """Untied without a word, the file of a language model was larger than its float network."""
+
+    class Large(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding, self.head = nn.Embedding(500, 64), nn.Linear(64, 500, bias=False)
+            self.head.weight = self.embedding.weight
+
+    model = Large()
+    float_bytes = 4 * model.head.weight.numel()
+    save_packed(pack(model, put_in_q(model, Ternary())), tmp_path / "file")
+    certificate = certify(tmp_path / "file")
+    assert certificate.ok and certificate.float32_bytes == float_bytes
+    assert certificate.file_bytes < float_bytes / 10
+    loaded = load_packed(tmp_path / "file", Large())
+    assert loaded.embedding.codes is loaded.head.codes
+
+
+def test_an_embedding_alone_packs_as_well():
+    model = nn.Sequential(nn.Embedding(7, 5, padding_idx=2))
+    with torch.no_grad():
+        model[0].weight.copy_(Ternary().project(model[0].weight))
+    expected = model(torch.arange(7))
+    assert torch.equal(pack(model, {model[0].weight: Ternary()})(torch.arange(7)), expected)
 
 
 @pytest.mark.parametrize(

@@ -285,3 +285,33 @@ def test_signs_of_an_asymmetric_codebook_cannot_be_folded():
         norm.weight[1] = -1
     with pytest.raises(ValueError, match="codebook is not symmetric: pack without fold_batchnorm"):
         fold(layer, norm)
+
+
+class ReadingItsLayers(nn.Module):
+    """Uses a tensor of its convolution or normalization once more, as a tied autoencoder does."""
+
+    def __init__(self, read):
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(2, 6, 3, padding=1), nn.BatchNorm2d(6)
+        self.last, self.last_norm = nn.Conv2d(6, 6, 1), nn.BatchNorm2d(6)
+        self.read = read
+        randomize_norm(self.norm)
+        randomize_norm(self.last_norm)
+
+    def forward(self, x):
+        x = torch.relu(self.norm(self.conv(x)))
+        return self.read(self, self.last_norm(self.last(x)))
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda m, x: torch.conv_transpose2d(x, m.conv.weight, padding=1),
+        lambda m, x: x + m.conv.bias.reshape(-1, 1, 1),
+        lambda m, x: x * m.norm.weight.reshape(-1, 1, 1),
+        lambda m, x: x + m.norm.running_mean.mean(),
+    ],
+    ids=["conv.weight", "conv.bias", "norm.weight", "norm.running_mean"],
+)
+def test_what_the_network_reads_by_itself_is_not_folded(read):
+    check_folded(lambda: ReadingItsLayers(read), Ternary(), expected_names=["last_norm"])

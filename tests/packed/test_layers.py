@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from binaryrelax import Binary, PerChannel, Ternary, Uniform
+from binaryrelax import Binary, PerChannel, Ternary, Uniform, pack
 from binaryrelax.packed import PackedLayer, PackedLinear, set_kernel_threads, set_mode
 from tests.packed.cases import (
     ENGINES,
@@ -17,6 +17,7 @@ from tests.packed.cases import (
     inputs,
     layer_pair,
     packed_copy,
+    put_in_q,
     relative_error,
     same_tensor,
     small_network,
@@ -181,11 +182,56 @@ def test_converting_a_model_keeps_its_scales_and_weights(conversion, engine):
     assert dtype != torch.float32
     layers = [m for m in converted.modules() if isinstance(m, PackedLayer)]
     for layer, weight in zip(layers, weights, strict=True):
-        assert layer.scale.dtype == torch.float32 and same_tensor(layer.weight, weight)
+        assert layer.scale.dtype == torch.float32
+        assert same_tensor(layer.packed_weight.unpack(), weight)
+        assert same_tensor(layer.weight, weight.to(dtype))  # as a float layer has it
         assert layer.codes.dtype == torch.uint8
         assert layer.bias is None or layer.bias.dtype == dtype
     with by_engine(engine), torch.no_grad():
         assert torch.equal(converted(IMAGES.to(dtype)), plain.to(dtype)(IMAGES.to(dtype)))
+
+
+def test_the_weight_of_a_converted_model_tells_its_dtype():
+    """Hugging Face's CLIP and ViT convert their images to it."""
+    model = nn.Sequential(nn.Conv2d(3, 4, 2), nn.Flatten(), nn.Linear(16, 3))
+    weights = put_in_q(model, Binary())
+    packed, plain = pack(model, weights), nn.Conv2d(3, 4, 2)
+    for convert in ("bfloat16", "half", "double", "float", "cpu"):
+        getattr(packed, convert)(), getattr(plain, convert)()
+        assert packed[0].weight.dtype == packed[2].weight.dtype == plain.weight.dtype
+    packed.to(torch.bfloat16)
+    images = inputs(2, 3, 3, 3).to(packed[0].weight.dtype)
+    assert packed(images).dtype == copy.deepcopy(packed)(images).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("layout", ["sparse", "mkldnn"])
+def test_inputs_of_other_layouts_work_as_in_a_float_layer(layout):
+    plain, packed = layer_pair(lambda: nn.Linear(10, 7), Ternary())
+    x = getattr(inputs(3, 10).relu(), f"to_{layout}")()
+    found, expected = packed(x), plain(x)
+    assert found.layout == expected.layout
+    torch.testing.assert_close(found.to_dense(), expected.to_dense())
+
+
+def test_a_script_is_refused_with_what_works_instead():
+    model = nn.Sequential(nn.Linear(10, 7), nn.ReLU())
+    packed = pack(model, put_in_q(model, Ternary()))
+    with pytest.raises(ValueError, match=r"PackedLinear cannot be scripted; use torch\.jit\.trace"):
+        torch.jit.script(packed)
+    assert isinstance(packed[0], PackedLinear)  # torch puts what is scripted into the model
+
+
+def test_no_other_weight_is_put_into_a_packed_layer():
+    """Tying it to what it is tied to already, as Hugging Face's tie_weights does, is no change."""
+    packed = layer_pair(lambda: nn.Linear(10, 7), Ternary())[1]
+    assert isinstance(nn.Sequential(packed).get_parameter("0.weight"), nn.Parameter)
+    before = packed.weight
+    packed.weight = before
+    packed.weight = nn.Parameter(before.clone())
+    assert "weight" not in packed._parameters and torch.equal(packed.weight, before)
+    for other in (-before, before[:3], None, nn.Parameter(before + 1)):
+        with pytest.raises(ValueError, match="takes no other weight"):
+            packed.weight = other
 
 
 @EVERY_ENGINE
@@ -239,3 +285,26 @@ def test_the_number_of_kernel_threads_may_be_of_any_whole_type():
                 set_kernel_threads(wrong)
     finally:
         set_kernel_threads(None)
+
+
+def test_timms_padding_by_the_size_of_the_input():
+    """A class that behaves as timm's and has its name, by which it is known."""
+
+    class Conv2dSame(nn.Conv2d):
+        def forward(self, x):
+            sides = []
+            for size, kernel, stride in zip(
+                x.shape[:-3:-1], self.kernel_size[::-1], self.stride[::-1], strict=True
+            ):
+                total = max((-(-size // stride) - 1) * stride + kernel - size, 0)
+                sides += [total // 2, total - total // 2]
+            return super().forward(nn.functional.pad(x, sides))
+
+    Conv2dSame.__module__, Conv2dSame.__qualname__ = "timm.layers.conv2d_same", "Conv2dSame"
+    for make in (
+        lambda: Conv2dSame(4, 6, 3, stride=2),
+        lambda: Conv2dSame(4, 4, (5, 2), stride=(1, 3), groups=4),
+    ):
+        plain, packed = layer_pair(make, Ternary())
+        for x in (inputs(2, 4, 9, 8), inputs(1, 4, 6, 7)):
+            torch.testing.assert_close(packed(x), plain(x))

@@ -12,10 +12,9 @@ from torch.nn.parameter import UninitializedParameter
 from binaryrelax.optim.arguments import first_few
 from binaryrelax.optim.sharding import drop_gathered_copies, sharded_modules
 from binaryrelax.quantizers import PerLayer, Quantizer
+from binaryrelax.quantizers.layers import LAYERS, TRANSPOSED, obstacles
 from binaryrelax.quantizers.wrappers import plain_name, unwrapped
 
-_TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
-_LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, *_TRANSPOSED)
 # Their parameters may have rows and columns, but of entries to look up or multiply one by one.
 _TABLES = (nn.Embedding, nn.EmbeddingBag, nn.LayerNorm, nn.RMSNorm)
 
@@ -63,6 +62,9 @@ def select_weights(
     a Linear layer is therefore selected with it), and stays float if any of its names, an
     embedding's too, is kept.
 
+    Layers that ``pack`` will refuse, such as a subclass with a forward of its own, are selected
+    with a warning that names them: they train, but to ship them packed keep them float.
+
     Args:
         model: may be wrapped by DistributedDataParallel, fully_shard or torch.compile.
         quantizer: the set that each selected weight is to end in.
@@ -80,7 +82,7 @@ def select_weights(
     selected.sharded_modules = sharded_modules(model)
     drop_gathered_copies(selected.sharded_modules)  # the parameters are the shards, not the copies
     patterns = (keep_float,) if isinstance(keep_float, str) else tuple(keep_float)
-    layers = [(name, m) for name, m in _named_modules(model) if isinstance(m, _LAYERS)]
+    layers = [(name, m) for name, m in _named_modules(model) if isinstance(m, LAYERS)]
     candidates = {id(layer._parameters.get("weight")) for _, layer in layers}
     owners = [(n, m) for n, m in _named_modules(model) if _owns_any(m, candidates)]
     others = [(n, p) for n, p in _named_matrices(model) if id(p) not in candidates]
@@ -101,6 +103,7 @@ def select_weights(
             f"{type(model).__name__} with keep_float={patterns}"
         )
     _warn_of_others([(n, matrix) for n, matrix in others if matrix not in kept_weights], selected)
+    _warn_of_unpackable(obstacles(model, selected))
     return selected
 
 
@@ -113,7 +116,7 @@ def _named_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
 def _owns_any(module: nn.Module, candidates: set[int]) -> bool:
     """Whether the module is a layer to choose from, or shares its weight with one."""
     shares = any(id(p) in candidates for p in module._parameters.values() if p is not None)
-    return shares or isinstance(module, _LAYERS)
+    return shares or isinstance(module, LAYERS)
 
 
 def _named_matrices(model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
@@ -144,6 +147,17 @@ def _warn_of_others(others: list[tuple[str, nn.Parameter]], selected: SelectedWe
             f"select_weights: {count:,} of {total:,} matrix weights stay float "
             f"({first_few(list(names.values()))}): only those of Linear and Conv layers are "
             "selected; split other layers into nn.Linear, or name their matrices in keep_float",
+            stacklevel=3,
+        )
+
+
+def _warn_of_unpackable(found: dict[str, str]) -> None:
+    """Warn whoever selects of layers that train and cannot be packed after."""
+    if found:
+        first, reason = next(iter(found.items()))
+        warnings.warn(
+            f"select_weights: pack will refuse {first_few([repr(name) for name in found])}; "
+            f"{first!r} {reason}; to ship the network packed, name them in keep_float",
             stacklevel=3,
         )
 
@@ -182,7 +196,7 @@ def _fit_weight(name: str, layer: nn.Module, quantizer: Quantizer) -> nn.Paramet
         raise ValueError(f"layer {name!r} computes its weight (parametrization): {way_out}")
     if isinstance(weight, UninitializedParameter):
         raise ValueError(f"layer {name!r} has no weight yet: run one batch through the model first")
-    if isinstance(layer, _TRANSPOSED) and quantizer.granularity != PerLayer():
+    if isinstance(layer, TRANSPOSED) and quantizer.granularity != PerLayer():
         raise ValueError(
             f"layer {name!r} is a {type(layer).__name__}, whose dimension 0 is its input: "
             f"{quantizer!r} needs PerLayer(), or {way_out}"

@@ -23,6 +23,7 @@ from binaryrelax.packed.layers import (
     PackedConvTranspose1d as PackedConvTranspose1d,
     PackedConvTranspose2d as PackedConvTranspose2d,
     PackedConvTranspose3d as PackedConvTranspose3d,
+    PackedEmbedding as PackedEmbedding,
     PackedLinear as PackedLinear,
     set_mode as set_mode,
 )

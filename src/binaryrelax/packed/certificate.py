@@ -53,16 +53,18 @@ class Certificate:
         ok: whether every packed layer holds what the file says.
         reason: the first layer that does not, and why; None if all do.
         layers: those that hold, up to the first that does not.
+        num_packed: packed weights; one that several layers share counts once.
         float_tensors: name -> number of values of what is not packed.
         file_bytes: size of the file.
-        float32_bytes: of the same network as float32 tensors: 4 bytes for each weight, 4 for each
-            value that is not packed.
+        float32_bytes: of the float network on disk, in float32: 4 bytes for each weight and each
+            float value that is not packed; a tensor that has several names counts once.
         about: what ``save_packed`` was told about the network.
     """
 
     ok: bool
     reason: str | None
     layers: tuple[LayerCertificate, ...]
+    num_packed: int
     float_tensors: dict[str, int]
     file_bytes: int
     float32_bytes: int
@@ -76,7 +78,7 @@ class Certificate:
     @property
     def packed_share(self) -> float:
         """The fraction of the network's values that are packed weights; the others stay float."""
-        return 1 - 4 * sum(self.float_tensors.values()) / self.float32_bytes
+        return self.num_packed / (self.num_packed + sum(self.float_tensors.values()))
 
 
 def certify(path: str | os.PathLike[str]) -> Certificate:
@@ -100,17 +102,23 @@ def certify(path: str | os.PathLike[str]) -> Certificate:
         for name, entry in file.manifest.layers.items()
         if f"{name}.codes" not in file.manifest.tied  # float layers share their weight as well
     )
-    float32_bytes = 4 * (num_packed + sum(others.values()))
+    float32_bytes = 4 * num_packed + sum(_float32_bytes(file.tensor(name)) for name in others)
     size = Path(path).stat().st_size
     return Certificate(
         ok=reason is None,
         reason=reason,
         layers=tuple(layers),
+        num_packed=num_packed,
         float_tensors=others,
         file_bytes=size,
         float32_bytes=float32_bytes,
         about=file.manifest.about,
     )
+
+
+def _float32_bytes(tensor: torch.Tensor) -> int:
+    """What a float network stores for a tensor: counters and the like have their own size."""
+    return tensor.numel() * (4 if tensor.is_floating_point() else tensor.element_size())
 
 
 def _others(file: PackedFile, reason: str | None) -> tuple[dict[str, int], str | None]:

@@ -9,11 +9,12 @@ from torch import Tensor, nn
 
 from binaryrelax.packed.folding import FoldedNorm, fold, foldable_norms
 from binaryrelax.packed.layer import PackedLayer
-from binaryrelax.packed.layers import PACKED_TYPES, packed_type_of
-from binaryrelax.packed.modules import replace_everywhere
+from binaryrelax.packed.layers import packed_type_of
+from binaryrelax.packed.modules import hidden_references, replace_everywhere
 from binaryrelax.packed.weights import PackedWeight, pack_weight
 from binaryrelax.quantizers import Quantizer
 from binaryrelax.quantizers.dtensors import is_dtensor
+from binaryrelax.quantizers.layers import obstacles
 from binaryrelax.quantizers.wrappers import plain_name, unwrapped
 
 
@@ -25,6 +26,8 @@ def pack(
 
     The weights that they unpack are those of the trained model, bit for bit. All or nothing: when
     a layer cannot be packed, the model stays as it was. Hooks of a layer move to the packed one.
+    A weight that layers share is packed once, for all of them: an embedding tied to a Linear layer
+    looks its rows up in the codes.
 
     Args:
         model: on any device. Of a model wrapped by DistributedDataParallel or ``torch.compile``,
@@ -41,7 +44,7 @@ def pack(
 
     Raises:
         ValueError: a weight is not in Q (names layer and distance), is not in the model, or
-            belongs to a layer that cannot be packed.
+            belongs to a layer that cannot be packed, also if only one of those that share it.
     """
     model = unwrapped(model)
     layers = _layers_to_pack(model, weights)
@@ -49,6 +52,11 @@ def pack(
     packed = _packed_layers(layers, weights)
     for name, norm in norms.items():
         packed[name] = _folded(name, packed[name], model.get_submodule(norm))
+    for reference in hidden_references(model, [*layers.values(), *weights]):
+        raise ValueError(
+            f"pack: {reference}, which would go on using the float weight after packing; "
+            "look it up where it is registered instead"
+        )
     for name, layer in packed.items():
         replace_everywhere(model, layers[name], layer)
     for norm in norms.values():
@@ -63,19 +71,12 @@ def _layers_to_pack(model: nn.Module, weights: Mapping[Tensor, Quantizer]) -> di
             f"pack: the model is a {type(model).__name__} itself, which has no place to put a "
             "packed layer into; wrap it: torch.nn.Sequential(layer)"
         )
+    for name, reason in obstacles(model, weights).items():
+        raise ValueError(
+            f"pack: layer {name!r} {reason}: leave it out of `weights`, with keep_float of "
+            "select_weights"
+        )
     layers = {plain_name(n): m for n, m in model.named_modules() if _owns(m, weights)}
-    for name, layer in layers.items():
-        if packed_type_of(layer) is None:
-            raise ValueError(
-                f"pack: layer {name!r} is a {type(layer).__name__}; only "
-                f"{', '.join(packed.PLAIN.__name__ for packed in PACKED_TYPES)} can be packed: "
-                "leave it out of `weights`, with keep_float of select_weights"
-            )
-        if "bias" not in layer._parameters:
-            raise ValueError(
-                f"pack: the bias of layer {name!r} is computed from another parameter; make it "
-                "permanent first, with torch.nn.utils.prune.remove or remove_parametrizations"
-            )
     owned = {id(layer._parameters["weight"]) for layer in layers.values()}
     strangers = [tuple(weight.shape) for weight in weights if id(weight) not in owned]
     if strangers or not weights:
@@ -88,9 +89,8 @@ def _layers_to_pack(model: nn.Module, weights: Mapping[Tensor, Quantizer]) -> di
 
 
 def _owns(module: nn.Module, weights: Mapping[Tensor, Quantizer]) -> bool:
-    """Whether the module is a layer with one of the weights; an embedding may share it."""
     weight = module._parameters.get("weight")
-    return weight is not None and weight in weights and not isinstance(module, nn.Embedding)
+    return weight is not None and weight in weights
 
 
 def _packed_layers(
@@ -104,8 +104,8 @@ def _packed_layers(
         if weight not in packed_weights:
             packed_weights[weight] = _pack_weight(name, weight, weights[weight])
         packed_type = packed_type_of(layer)
-        assert packed_type is not None  # _layers_to_pack has looked
-        packed[name] = packed_type(layer, packed_weights[weight], layer._parameters["bias"])
+        assert packed_type is not None  # obstacles has looked
+        packed[name] = packed_type(layer, packed_weights[weight], layer._parameters.get("bias"))
     return packed
 
 

@@ -93,6 +93,7 @@ def _torch_must_see(x: Tensor, bias: Tensor | None) -> bool:
         (has_gradient and torch.is_grad_enabled())
         or torch._C._are_functorch_transforms_active()  # vmap, jacfwd: x is not what it seems
         or type(x) not in (Tensor, torch.nn.Parameter)  # a subclass has operations of its own
+        or x.layout is not torch.strided  # sparse ones and those of mkldnn have others, too
         or torch.is_autocast_enabled("cpu" if x.is_cpu else x.device.type)
         or torch.compiler.is_compiling()
         or torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]

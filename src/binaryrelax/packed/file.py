@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import safetensors
@@ -57,8 +58,8 @@ class PackedFile:
         Raises:
             PackedFileError: it is not what the manifest says.
         """
-        stored = self._stored_name(f"{name}.codes"), self._stored_name(f"{name}.scale")
-        key = *stored, self.manifest.layers[name]
+        entry = replace(self.manifest.layers[name], kind="")  # an embedding's may be a Linear's too
+        key = self._stored_name(f"{name}.codes"), self._stored_name(f"{name}.scale"), entry
         if key not in self._weights:  # layers that share a weight get the same tensors
             self._weights[key] = self._read_weight(name)
         return self._weights[key]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
@@ -27,10 +28,28 @@ _NORM_OF: dict[type[nn.Module], type[_BatchNorm]] = {
 
 
 class _Tracer(fx.Tracer):
-    """Looks into no packed layer: their forward asks what their input is."""
+    """Looks into no packed layer: their forward asks what their input is.
+
+    Attributes:
+        read: the tensors that code outside of their layer looks at, by id.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read: set[int] = set()
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         return isinstance(m, PackedLayer) or super().is_leaf_module(m, module_qualified_name)
+
+    def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
+        if isinstance(attr_val, Tensor):
+            self.read.add(id(attr_val))
+        return super().getattr(attr, attr_val, parameter_proxy_cache)
+
+    def is_read(self, module: nn.Module) -> bool:
+        """Whether the network does more with the module's tensors than calling it."""
+        tensors = (*module.parameters(recurse=False), *module.buffers(recurse=False))
+        return any(id(tensor) in self.read for tensor in tensors)
 
 
 class FoldedNorm(nn.Identity):
@@ -40,6 +59,9 @@ class FoldedNorm(nn.Identity):
 def foldable_norms(model: nn.Module, layers: Mapping[str, nn.Module]) -> dict[str, str]:
     """Which batch normalization follows which convolution of ``layers``, and nothing else does.
 
+    A network that also reads a tensor of either by itself, such as a tied autoencoder that takes
+    ``conv.weight``, would see another one after folding: these are left out.
+
     Returns:
         Name of the convolution -> name of the normalization.
 
@@ -47,8 +69,9 @@ def foldable_norms(model: nn.Module, layers: Mapping[str, nn.Module]) -> dict[st
         ValueError: ``torch.fx`` cannot trace the model.
     """
     training = [module for module in model.modules() if module.training]
+    tracer = _Tracer()
     try:
-        graph = _Tracer().trace(model.eval())  # what it does when it predicts is what counts
+        graph = tracer.trace(model.eval())  # what it does when it predicts is what counts
     except Exception as error:  # the model's own code runs: anything can come out of it
         reason = str(error).partition("\n")[0]
         raise ValueError(
@@ -66,6 +89,8 @@ def foldable_norms(model: nn.Module, layers: Mapping[str, nn.Module]) -> dict[st
             continue
         (following,) = node.users
         layer, norm = _module(model, node), _module(model, following)
+        if layer is None or norm is None or tracer.is_read(layer) or tracer.is_read(norm):
+            continue
         called_once = calls[id(layer)] == calls[id(norm)] == 1
         if id(layer) in names and called_once and _fits(layer, norm):
             found[names[id(layer)]] = str(following.target)
@@ -105,9 +130,7 @@ def _scaled(weight: PackedWeight, factor: Tensor) -> PackedWeight:
     return PackedWeight(form, pack_bits(flipped, form.bits), scale)
 
 
-def _fits(layer: nn.Module | None, norm: nn.Module | None) -> bool:
-    if layer is None:
-        return False
+def _fits(layer: nn.Module, norm: nn.Module) -> bool:
     expected = _NORM_OF.get(type(layer))
     return (
         expected is not None

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
-from typing import Any, ClassVar, Literal, get_args
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Literal, NoReturn, get_args
+from weakref import ref
 
 import torch
 from torch import Tensor, nn
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from binaryrelax.packed.engines import Product, engine_name, has_kernels
-from binaryrelax.packed.weights import PackedWeight, WeightFormat
+from binaryrelax.packed.weights import PackedWeight, WeightFormat, problem_of_state
 
 Mode = Literal["exact", "fast"]
 
@@ -22,6 +24,9 @@ class PackedLayer(nn.Module):
         layer: whose place it takes, float or packed; sizes, stride and the like are its.
         weight: codes and scales.
         bias: of the float layer.
+
+    Attributes:
+        dtype: of ``weight``: that of the packed weight, until ``model.to(dtype)`` asks for another.
     """
 
     KIND: ClassVar[str]  # what files call it
@@ -40,6 +45,7 @@ class PackedLayer(nn.Module):
         self.register_buffer("scale", weight.scale)
         fixed = None if bias is None else nn.Parameter(bias.detach(), requires_grad=False)
         self.register_parameter("bias", fixed)
+        self.dtype = weight.format.dtype
         self.mode = "exact"
         self._has_kernels = has_kernels(weight.format)
         self._products: dict[str, _Made] = {}  # what the engines have re-tiled
@@ -66,8 +72,28 @@ class PackedLayer(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """The float weight, made anew at every access: the bits of the weight that was packed."""
-        return self.packed_weight.unpack()
+        """The float weight, made anew at every access: the bits of the weight that was packed.
+
+        Of a model that was converted to another dtype it is what the float layer would have then.
+        """
+        weight = self.packed_weight.unpack().to(self.dtype)
+        if not torch.compiler.is_compiling():
+            weight._is_param = True  # who looks for a parameter, as tie_weights does, finds one
+        return weight
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "weight":
+            self._refuse_other_weight(value)
+        else:
+            super().__setattr__(name, value)
+
+    def _refuse_other_weight(self, value: Any) -> None:
+        """Tying a weight to what it is tied to already changes nothing; no other can be put in."""
+        if not isinstance(value, Tensor) or not _same_values(value, self.weight):
+            raise ValueError(
+                f"{type(self).__name__}.weight: a packed layer holds codes, and takes no other "
+                "weight; change the float model and pack it again"
+            )
 
     def forward(self, x: Tensor) -> Tensor:
         """The layer's output, by the fastest engine that takes this input."""
@@ -87,10 +113,18 @@ class PackedLayer(nn.Module):
 
     def _float_parameters(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
         """Weight and bias in the precision of the input."""
+        dtype, bias = self.product_dtype(x), self._parameters["bias"]
+        return self.packed_weight.unpack().to(dtype), None if bias is None else bias.to(dtype)
+
+    def product_dtype(self, x: Tensor) -> torch.dtype:
+        """In which precision it multiplies that input with its weight."""
         # A weight converted to whole numbers would be another one: torch refuses such inputs.
-        dtype = x.dtype if x.is_floating_point() else self.scale.dtype
-        bias = self._parameters["bias"]
-        return self.weight.to(dtype), None if bias is None else bias.to(dtype)
+        return x.dtype if x.is_floating_point() else self.scale.dtype
+
+    def options(self) -> dict[str, Any]:
+        """What makes a float layer like the one whose place it has, given to ``PLAIN``."""
+        settings = {name: getattr(self, name) for name in self.COPIED}
+        return {**settings, "bias": self._parameters["bias"] is not None}
 
     def _product(self, engine: str) -> Product | None:
         """What ``make_product`` has made, made anew when codes or scales are others."""
@@ -103,19 +137,48 @@ class PackedLayer(nn.Module):
             made = self._products[engine] = _Made(self.make_product(engine), codes, scale)
         return made.product
 
+    def __prepare_scriptable__(self) -> NoReturn:
+        """Torch asks for this before it scripts a model."""
+        raise ValueError(
+            f"torch.jit.script: a {type(self).__name__} cannot be scripted; use torch.jit.trace, "
+            "torch.export, torch.compile, export_onnx or export_openvino"
+        )
+
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> PackedLayer:
         """``model.to(...)``: scales move, but stay float32; rounded ones would be other weights."""
-        scale = self.scale
+        codes, scale = self.codes, self.scale
+        # What happens to a float weight: its dtype tells what the layer's is from now on.
+        self.dtype = fn(torch.empty(0, dtype=self.dtype, device=scale.device)).dtype
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         if self.scale.dtype != torch.float32:
             self.scale = scale.to(self.scale.device)
+        self.codes, self.scale = _shared(codes, self.codes), _shared(scale, self.scale)
         self._products.clear()
         return self
 
-    def _load_from_state_dict(self, *arguments: Any) -> None:
+    def _save_to_state_dict(
+        self, destination: dict[str, Any], prefix: str, keep_vars: bool
+    ) -> None:
+        """Says beside the tensors what they mean, where torch keeps versions of modules."""
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        metadata = getattr(destination, "_metadata", {})
+        metadata.setdefault(prefix[:-1], {})["format"] = self.format.described
+
+    def _load_from_state_dict(
+        self,
+        state_dict: Mapping[str, Any],
+        prefix: str,
+        local_metadata: Mapping[str, Any],
+        *others: Any,  # the last are torch's error messages
+    ) -> None:
         """Forgets what was re-tiled: tensors of inference mode do not tell when written to."""
         self._products.clear()
-        super()._load_from_state_dict(*arguments)
+        tensors = state_dict.get(f"{prefix}codes"), state_dict.get(f"{prefix}scale")
+        problem = problem_of_state(self.format, local_metadata.get("format"), *tensors)
+        if problem is not None:
+            others[-1].append(f"packed layer {prefix[:-1]!r}: {problem}")
+        else:
+            super()._load_from_state_dict(state_dict, prefix, local_metadata, *others)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_products": {}}  # copies and pickles re-tile for themselves
@@ -139,6 +202,29 @@ class _Made:
             and scale is self.scale
             and self.versions == (_version(codes), _version(scale))
         )
+
+
+# Where a tensor went that layers may share: the others that have it follow.
+_went_to: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+
+
+def _shared(old: Tensor, new: Tensor) -> Tensor:
+    """What takes the place of a layer's tensor: for layers that share one, the same for all."""
+    if new is old:
+        return old
+    known: Tensor | None = _went_to[old]() if old in _went_to else None
+    if known is not None and known.device == new.device:
+        return known
+    _went_to[old] = ref(new)
+    return new
+
+
+def _same_values(first: Tensor, second: Tensor) -> bool:
+    return (
+        first.shape == second.shape
+        and first.device == second.device
+        and torch.equal(first.detach(), second.to(first.dtype))
+    )
 
 
 def _version(tensor: Tensor) -> int:

@@ -1,10 +1,12 @@
-"""The packed layers: what takes the place of Linear and Conv layers."""
+"""The packed layers: what takes the place of Linear, Conv and Embedding layers."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -16,6 +18,7 @@ from binaryrelax.packed.engines import (
 )
 from binaryrelax.packed.layer import Mode, PackedLayer
 from binaryrelax.packed.weights import PackedWeight
+from binaryrelax.quantizers.layers import obstacle, type_name
 
 
 class PackedLinear(PackedLayer):
@@ -35,6 +38,40 @@ class PackedLinear(PackedLayer):
         return f"{self.in_features}, {self.out_features}, {self._describe_weight()}"
 
 
+class PackedEmbedding(PackedLayer):
+    """``nn.Embedding`` with a packed weight, mostly that of a Linear layer; torch looks it up."""
+
+    KIND, PLAIN = "embedding", nn.Embedding
+    COPIED = (
+        "num_embeddings", "embedding_dim", "padding_idx", "max_norm", "norm_type",
+        "scale_grad_by_freq", "sparse",
+    )  # fmt: skip
+    embedding_dim: int
+    padding_idx: int | None
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """The rows of these numbers; no other row is unpacked."""
+        if tokens.dtype not in (torch.int32, torch.int64):
+            raise ValueError(f"PackedEmbedding: tokens are {tokens.dtype}, not int32 or int64")
+        rows = self.packed_weight.unpack_rows(tokens.flatten())
+        return rows.to(self.dtype).reshape(*tokens.shape, self.embedding_dim)
+
+    def product_dtype(self, x: Tensor) -> torch.dtype:
+        return self.dtype
+
+    def options(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.COPIED}
+
+    def float_product(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return F.embedding(x, weight, self.padding_idx)
+
+    def make_product(self, engine: str) -> Product | None:
+        return None
+
+    def extra_repr(self) -> str:
+        return f"{self.num_embeddings}, {self.embedding_dim}, {self._describe_weight()}"
+
+
 class _PackedConvolution(PackedLayer):
     """A convolution of any dimension with a packed weight."""
 
@@ -43,6 +80,9 @@ class _PackedConvolution(PackedLayer):
         "padding_mode",
     )  # fmt: skip
     padding_mode: str
+    kernel_size: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
     convolve: ClassVar[Callable[..., Tensor]]
 
     def __init__(self, layer: nn.Module, weight: PackedWeight, bias: Tensor | None) -> None:
@@ -92,6 +132,23 @@ class PackedConv2d(_PackedConvolution):
         return native_convolution(self.packed_weight, {**geometry, "padding": self._inner_padding})
 
 
+class PackedConv2dSame(PackedConv2d):
+    """timm's ``Conv2dSame``: it pads its input so that a stride of n leaves every n-th pixel."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(self.padded(x))
+
+    def padded(self, x: Tensor) -> Tensor:
+        """The input with zeros around it, as many as its size asks for."""
+        sizes = zip(x.shape[-2:], self.kernel_size, self.stride, self.dilation, strict=True)
+        totals = [
+            max((math.ceil(size / stride) - 1) * stride + (kernel - 1) * dilation + 1 - size, 0)
+            for size, kernel, stride, dilation in sizes
+        ]
+        sides = [side for total in reversed(totals) for side in (total // 2, total - total // 2)]
+        return F.pad(x, sides)
+
+
 class PackedConv3d(_PackedConvolution):
     """``nn.Conv3d`` with a packed weight; torch multiplies it."""
 
@@ -102,7 +159,6 @@ class _PackedTransposed(_PackedConvolution):
     """A transposed convolution of any dimension with a packed weight; torch multiplies it."""
 
     COPIED = (*_PackedConvolution.COPIED, "output_padding")
-    kernel_size: tuple[int, ...]
     find_output_padding: ClassVar[Callable[..., Any]] = nn.ConvTranspose2d._output_padding
 
     def forward(self, x: Tensor, output_size: list[int] | None = None) -> Tensor:
@@ -133,26 +189,20 @@ class PackedConvTranspose3d(_PackedTransposed):
 
 
 PACKED_TYPES: tuple[type[PackedLayer], ...] = (
-    PackedLinear, PackedConv1d, PackedConv2d, PackedConv3d,
+    PackedLinear, PackedEmbedding, PackedConv1d, PackedConv2d, PackedConv3d,
     PackedConvTranspose1d, PackedConvTranspose2d, PackedConvTranspose3d,
 )  # fmt: skip
-KINDS = {packed.KIND: packed for packed in PACKED_TYPES}
+_OF_SUBCLASSES = {"timm.layers.conv2d_same.Conv2dSame": PackedConv2dSame}
 
 
 def packed_type_of(layer: nn.Module) -> type[PackedLayer] | None:
-    """What can take the place of a layer; None if nothing does what it does.
-
-    A subclass of Linear or Conv will do, such as the output projection of nn.MultiheadAttention,
-    unless it computes its output in a way of its own.
-    """
-    for packed in PACKED_TYPES:
-        methods = ("forward", "_conv_forward")
-        if isinstance(layer, packed.PLAIN) and all(
-            getattr(type(layer), method, None) is getattr(packed.PLAIN, method, None)
-            for method in methods
-        ):
-            return packed
-    return None
+    """What can take the place of a layer, float or packed; None if nothing does what it does."""
+    if isinstance(layer, PackedLayer):
+        return type(layer)
+    if obstacle(layer) is not None:
+        return None
+    plain = (packed for packed in PACKED_TYPES if isinstance(layer, packed.PLAIN))
+    return _OF_SUBCLASSES.get(type_name(layer)) or next(plain)
 
 
 def set_mode(model: nn.Module, mode: Mode) -> nn.Module:

@@ -14,9 +14,10 @@ from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 from binaryrelax.packed.file import PackedFile
 from binaryrelax.packed.folding import FoldedNorm
 from binaryrelax.packed.layer import PackedLayer
-from binaryrelax.packed.layers import KINDS, packed_type_of
+from binaryrelax.packed.layers import packed_type_of
 from binaryrelax.packed.manifest import digest_of_tensors
-from binaryrelax.packed.modules import modules_by_name, replace_everywhere
+from binaryrelax.packed.modules import hidden_references, modules_by_name, replace_everywhere
+from binaryrelax.quantizers.layers import type_name
 from binaryrelax.quantizers.wrappers import plain_name
 
 _LAZY = (UninitializedParameter, UninitializedBuffer)  # of layers that have not run yet
@@ -37,21 +38,58 @@ def place(file: PackedFile, model: nn.Module) -> None:
         replaced[_norm(file, name, _named(file, modules, name))] = FoldedNorm()
     kept = _kept_state(model, replaced)
     _check_fit(file, model, replaced, kept)
+    _refuse_stale_parts(file, model, replaced)
     for old, new in replaced.items():
         replace_everywhere(model, old, new)
-    is_meta = any(tensor.is_meta for tensor in kept.values())
-    state = {name: tensors[plain_name(name)] for name in kept}
-    model.load_state_dict(state, strict=False, assign=is_meta)
+    _load_kept(model, kept, tensors)
+
+
+def _load_kept(model: nn.Module, kept: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+    """Writes what is not packed into the model's tensors, or in place of those of the meta device.
+
+    Of these, one that has several names stays one.
+    """
+    if not any(tensor.is_meta for tensor in kept.values()):
+        state = {name: tensors[plain_name(name)] for name in kept}
+        model.load_state_dict(state, strict=False)
+        return
+    made: dict[int, Tensor] = {}
+    for name, old in kept.items():
+        new = tensors[plain_name(name)].to(old.dtype)
+        if isinstance(old, nn.Parameter):
+            new = nn.Parameter(new, requires_grad=old.requires_grad)
+        made.setdefault(id(old), new)
+    state = {name: made[id(old)] for name, old in kept.items()}
+    model.load_state_dict(state, strict=False, assign=True)
+
+
+def _refuse_stale_parts(
+    file: PackedFile, model: nn.Module, replaced: Mapping[nn.Module, nn.Module]
+) -> None:
+    """What a file does not hold and nobody would put into the model."""
+    state = {plain_name(name) for name in model.state_dict(keep_vars=True)}
+    for name, buffer in model.named_buffers():
+        if buffer.is_meta and plain_name(name) not in state:
+            raise file.error(
+                f"holds no {plain_name(name)!r}, a buffer that the model does not save and that is "
+                "on the meta device here; build the model, or the module with this buffer, on a "
+                "real device"
+            )
+    weights = [p for old in replaced for p in old.parameters(recurse=False)]
+    for reference in hidden_references(model, [*replaced, *weights]):
+        raise file.error(
+            f"cannot be put into this model: {reference}, which would keep its old weights; look "
+            "it up where it is registered instead"
+        )
 
 
 def _packed_layer(
     file: PackedFile, name: str, module: nn.Module, tensors: Mapping[str, Tensor]
 ) -> PackedLayer:
     """The packed layer that takes the place of the model's."""
-    entry = file.manifest.layers[name]
-    packed_type = KINDS[entry.kind]
-    if not isinstance(module, packed_type) and packed_type_of(module) is not packed_type:
-        raise file.error(f"layer {name!r} is {entry.kind} there, {type(module).__name__} here")
+    entry, packed_type = file.manifest.layers[name], packed_type_of(module)
+    if packed_type is None or entry.kind != packed_type.KIND:
+        raise file.error(f"layer {name!r} is {entry.kind} there, {type_name(module)} here")
     here = _weight_shape(module)
     if here != entry.format.shape:
         raise file.error(f"layer {name!r} has shape {entry.format.shape} there, {here} here")
@@ -59,11 +97,17 @@ def _packed_layer(
     if bias is not None and (bias.shape != _bias_shape(module) or not bias.is_floating_point()):
         raise file.error(f"layer {name!r} has a bias of shape {tuple(bias.shape)}, {bias.dtype}")
     may_be_new = bool(file.manifest.folded)  # a folded normalization gives its layer a bias
-    if (bias is None) != (module.bias is None) and not (bias is not None and may_be_new):
+    has_bias = getattr(module, "bias", None) is not None
+    if (bias is not None) != has_bias and not (bias is not None and may_be_new):
         raise file.error(f"is of another architecture: layer {name!r} has a bias in only one")
-    layer = packed_type(module, weight, bias)
+    return _moved_to(module, packed_type(module, weight, bias))
+
+
+def _moved_to(module: nn.Module, layer: PackedLayer) -> PackedLayer:
+    """The layer on the device and in the dtype of the one whose place it takes."""
+    weight: Any = module.weight
     device = next(iter([*module.parameters(), *module.buffers()])).device
-    return layer if device.type == "meta" else layer.to(device)
+    return layer.to(weight.dtype) if device.type == "meta" else layer.to(device, weight.dtype)
 
 
 def _weight_shape(module: nn.Module) -> tuple[int, ...] | None:
@@ -74,8 +118,9 @@ def _weight_shape(module: nn.Module) -> tuple[int, ...] | None:
     return None if isinstance(weight, _LAZY) else tuple(weight.shape)
 
 
-def _bias_shape(module: Any) -> tuple[int]:
-    return (module.out_features if hasattr(module, "out_features") else module.out_channels,)
+def _bias_shape(module: Any) -> tuple[int | None]:
+    """None for an embedding, which has no bias."""
+    return (getattr(module, "out_features", getattr(module, "out_channels", None)),)
 
 
 def _norm(file: PackedFile, name: str, norm: nn.Module) -> nn.Module:
@@ -141,6 +186,13 @@ def _check_tensor(file: PackedFile, name: str, here: Any) -> None:
         raise file.error(f"tensor {name!r} has shape {shapes}")
     if _family(there) != _family(here):
         raise file.error(f"tensor {name!r} is {there.dtype} there, {here.dtype} here")
+    if any(
+        size > 1 and stride == 0 for size, stride in zip(here.shape, here.stride(), strict=True)
+    ):
+        raise file.error(
+            f"tensor {name!r} cannot be written here: it is expanded, so that its entries share "
+            "memory; clone() it in the model"
+        )
 
 
 def _family(tensor: Tensor) -> str:
