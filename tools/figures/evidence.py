@@ -27,7 +27,7 @@ ALL_SCHEDULES = SCHEDULES | {  # asked of VGG-11 alone
     LESS_MOMENTUM: "the paper's schedule, momentum 0.9",
     "-notebook": "the notebook's schedule",
 }
-TRAINING_IMAGES = {"cifar10": 50_000, "fashion-mnist-12k": 10_000}
+TRAINING_IMAGES = {"cifar10": 50_000, "cifar100": 50_000, "fashion-mnist-12k": 10_000}
 ROWS = dict.fromkeys((cifar10_resnet20, *CIFAR10_ROWS))  # ResNet-20 first: it has most runs
 
 

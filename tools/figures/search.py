@@ -130,7 +130,9 @@ def networks() -> str:
         weights = sum(math.prod(layer.shape) for layer in certificate.layers)
         link = f"[{record['file']}](../networks/{record['file']})"
         size = f"{certificate.file_bytes:,}", f"{certificate.saving:.1f}×", f"{bits / weights:.2f}"
-        accuracies = f"{last(run):.2f}", f"{record['accuracy']:.2f}"
+        is_recalibrated = certificate.about.get("statistics") == "recalibrated"
+        trained = run.last_recalibrated if is_recalibrated else run.last
+        accuracies = f"{trained:.2f}", f"{record['accuracy']:.2f}"
         rows.append((link, *size, *accuracies, "yes" if certificate.ok else "**no**"))
     headings = ("file", "bytes", "smaller than float32", "bits per quantized weight")
     return table((*headings, "accuracy when trained", "of the file", "certified"), rows)
