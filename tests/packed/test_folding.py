@@ -315,3 +315,12 @@ class ReadingItsLayers(nn.Module):
 )
 def test_what_the_network_reads_by_itself_is_not_folded(read):
     check_folded(lambda: ReadingItsLayers(read), Ternary(), expected_names=["last_norm"])
+
+
+def test_a_normalization_whose_forward_was_replaced_is_not_folded():
+    def patched():
+        norm = nn.BatchNorm2d(4)
+        norm.forward = lambda x: nn.BatchNorm2d.forward(norm, x) / 2
+        return norm
+
+    check_folded(lambda: randomized(nn.Conv2d(2, 4, 3), patched()), Ternary(), expected_names=[])

@@ -79,6 +79,29 @@ def test_a_tied_embedding_is_tied_in_every_model(make, tmp_path):
     assert torch.equal(again(torch.arange(11)), model(torch.arange(11)))
 
 
+class SharedBias(nn.Module):
+    """The bias of a layer has another name too, as in BERT, and is that of a second layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.last = nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 6)
+        self.bias = self.second.bias = self.last.bias = self.first.bias
+
+    def forward(self, x):
+        return self.last(self.second(self.first(x))) + self.bias
+
+
+@pytest.mark.parametrize("make", [SharedBias, lambda: on_meta(SharedBias)], ids=["real", "meta"])
+def test_a_bias_that_layers_share_stays_one(make, tmp_path):
+    model = seeded(SharedBias)
+    packed = pack(model, put_in_q(model, Ternary(), keep_float=("last",)))
+    save_packed(packed, tmp_path / "file")
+    loaded = load_packed(tmp_path / "file", make())
+    for network in (packed, loaded, packed.bfloat16(), loaded.bfloat16()):
+        assert network.bias is network.first.bias is network.second.bias is network.last.bias
+    assert torch.equal(loaded(inputs(3, 6).bfloat16()), packed(inputs(3, 6).bfloat16()))
+
+
 def test_layers_that_share_codes_share_them_on_another_device():
     model = seeded(Language)
     packed = pack(model, put_in_q(model, Ternary()))

@@ -59,6 +59,7 @@ def pack(
         )
     for name, layer in packed.items():
         replace_everywhere(model, layers[name], layer)
+        layer.requires_grad_(False)  # there is nothing left to train it with
     for norm in norms.values():
         replace_everywhere(model, model.get_submodule(norm), FoldedNorm())
     return model.eval()

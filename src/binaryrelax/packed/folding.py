@@ -134,7 +134,8 @@ def _fits(layer: nn.Module, norm: nn.Module) -> bool:
     expected = _NORM_OF.get(type(layer))
     return (
         expected is not None
-        and isinstance(norm, (expected, nn.SyncBatchNorm))
+        and type(norm) in (expected, nn.SyncBatchNorm)
+        and "forward" not in vars(norm)  # somebody may have replaced it
         and norm.running_mean is not None
         and not (layer._forward_hooks or norm._forward_pre_hooks)  # they see what lies between
     )

@@ -43,8 +43,9 @@ class PackedLayer(nn.Module):
         self.format: WeightFormat = weight.format
         self.register_buffer("codes", weight.codes)
         self.register_buffer("scale", weight.scale)
-        fixed = None if bias is None else nn.Parameter(bias.detach(), requires_grad=False)
-        self.register_parameter("bias", fixed)
+        if bias is not None and not isinstance(bias, nn.Parameter):  # one may be shared: it stays
+            bias = nn.Parameter(bias, requires_grad=False)
+        self.register_parameter("bias", bias)
         self.dtype = weight.format.dtype
         self.mode = "exact"
         self._has_kernels = has_kernels(weight.format)

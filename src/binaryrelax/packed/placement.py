@@ -39,9 +39,24 @@ def place(file: PackedFile, model: nn.Module) -> None:
     kept = _kept_state(model, replaced)
     _check_fit(file, model, replaced, kept)
     _refuse_stale_parts(file, model, replaced)
+    biases = _shared_biases(replaced)
     for old, new in replaced.items():
         replace_everywhere(model, old, new)
-    _load_kept(model, kept, tensors)
+    _load_kept(model, {n: old for n, old in kept.items() if id(old) not in biases}, tensors)
+    for name, old in kept.items():
+        if id(old) in biases:
+            owner, _, part = name.rpartition(".")
+            model.get_submodule(owner)._parameters[part] = biases[id(old)]
+
+
+def _shared_biases(replaced: Mapping[nn.Module, nn.Module]) -> dict[int, nn.Parameter]:
+    """What takes the place of each bias, by its id; layers that share one go on to do so."""
+    biases: dict[int, nn.Parameter] = {}
+    for old, new in replaced.items():
+        before = old._parameters.get("bias")
+        if before is not None and isinstance(new, PackedLayer) and new.bias is not None:
+            new.bias = biases.setdefault(id(before), new.bias)
+    return biases
 
 
 def _load_kept(model: nn.Module, kept: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
@@ -171,7 +186,9 @@ def _names_by_tensor(
     names_of: dict[Any, list[str]] = defaultdict(list)
     for name, module in model.named_modules(remove_duplicate=False):
         for part in replaced[module].state_dict() if module in replaced else ():
-            names_of[module, part].append(f"{plain_name(name)}.{part}")
+            bias = module._parameters.get("bias") if part == "bias" else None
+            key = (module, part) if bias is None else id(bias)
+            names_of[key].append(f"{plain_name(name)}.{part}")
     for name, value in kept.items():
         names_of[id(value)].append(plain_name(name))
     return list(names_of.values())
