@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: help demo test test-slow test-gpu check bench clean python-is-there
+.PHONY: help demo test test-slow test-peers test-gpu check bench clean python-is-there
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -19,6 +19,9 @@ test: $(VENV)/.native check  ## linters, types and the fast tests, about five mi
 
 test-slow: $(VENV)/.native  ## the long tests, under forty minutes
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow tests native/tests
+
+test-peers: $(VENV)/.native $(VENV)/.peers  ## networks of Hugging Face's transformers, packed; installs it
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m peers tests/peers
 
 test-gpu: $(VENV)/.installed  ## the tests that need a CUDA device
 	$(BIN)/python -m pytest -m gpu tests/gpu
@@ -38,6 +41,10 @@ clean:  ## remove .venv and what the tools left behind
 $(VENV)/.installed: pyproject.toml constraints.txt | python-is-there
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[lab,dev]'
+	touch $@
+
+$(VENV)/.peers: $(VENV)/.installed
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[peers]'
 	touch $@
 
 # The C++ kernels are an extra: without a compiler, or if it fails, everything else still works.

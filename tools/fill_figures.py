@@ -27,13 +27,14 @@ from figures import (
     step,
     summary,
     theory,
+    zoo,
 )
 from figures.common import ROOT
 from figures.pictures import PICTURES
 
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 SOURCES = (
-    *(demo, projection, step, convolutions, packed, theory),
+    *(demo, projection, step, convolutions, packed, zoo, theory),
     *(cifar10, summary, comparisons, findings, search, pictures),
 )
 MARKED = re.compile(r"(<!-- figures: ([\w-]+) -->).*?<!-- end -->", re.DOTALL)

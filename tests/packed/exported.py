@@ -90,6 +90,50 @@ def groups_of(*sizes: int) -> nn.Module:
     return packed_with(dict(zip(model, quantizers, strict=True)), model)
 
 
+class Slices(nn.ModuleList):
+    """What its layers make of the first columns of one input, side by side."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([layer(x[..., : layer.in_features]) for layer in self], -1)
+
+
+def widths(*sizes: int) -> nn.Module:
+    """Linear layers with so many inputs, in turn ternary with a bias and binary without."""
+    model = seeded(lambda: Slices(nn.Linear(k, 7 + 9 * (k % 2), bias=k % 3 != 0) for k in sizes))
+    quantizers = [Binary(), Ternary(), Ternary(granularity=PerChannel())]
+    return packed_with({layer: quantizers[layer.in_features % 3] for layer in model}, model)
+
+
+def group_sizes(*sizes: int) -> nn.Module:
+    """Ternary Linear layers with three groups of so many weights in a row, each with a scale."""
+    model = seeded(lambda: Slices(nn.Linear(3 * size, 16) for size in sizes))
+    quantizers = [Ternary(granularity=PerGroup(size)) for size in sizes]
+    return packed_with(dict(zip(model, quantizers, strict=True)), model)
+
+
+class DiffersWhenExported(nn.Module):
+    """Its graph gives twice what the model gives."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(28, 12)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.layer(x)
+        return 2 * y if torch.compiler.is_exporting() else y
+
+
+class Chaotic(nn.Module):
+    """Any rounding of activations turns its outputs into others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(64, 40), nn.Linear(40, 6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(torch.sin(1000 * self.first(x)))
+
+
 def half_precision() -> nn.Module:
     """Weights of 16 bits, of both kinds; as packed layers they take inputs of any precision."""
     return Sum([nn.Linear(45, 6).to(torch.float16), nn.Linear(45, 6).to(torch.bfloat16)])
@@ -138,6 +182,17 @@ class Tied(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.second(self.first(self.first(x).relu()).relu())
+
+
+class Mirrored(nn.Module):
+    """Uses the weight of its layer a second time, transposed."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(10, 16)
+
+    def forward(self, x):
+        return nn.functional.linear(torch.tanh(self.layer(x)), self.layer.weight.t())
 
 
 class TwoInputs(nn.Module):

@@ -7,12 +7,25 @@ import onnxruntime
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import prune
 
-from binaryrelax import Binary, PerChannel, PerGroup, Ternary, Uniform, load_packed, save_packed
+from binaryrelax import (
+    Binary,
+    PerChannel,
+    PerGroup,
+    Ternary,
+    Uniform,
+    load_packed,
+    pack,
+    save_packed,
+)
 from binaryrelax.packed import PackedLayer
 from binaryrelax.packed.export import export_onnx
-from tests.packed.cases import same_snapshot, same_tensor, seeded, snapshot
+from tests.packed.cases import Language, put_in_q, same_snapshot, same_tensor, seeded, snapshot
 from tests.packed.exported import (
+    Chaotic,
+    DiffersWhenExported,
+    Mirrored,
     Perceptron,
     Tied,
     TwoInputs,
@@ -25,6 +38,7 @@ from tests.packed.exported import (
     largest_error,
     packed,
     packed_network,
+    widths,
 )
 
 EXACT = 5e-6  # float32 rounding, as a share of the largest output
@@ -32,11 +46,9 @@ ROUNDED = 0.03  # activations of 8 bits
 
 
 def run(path, *inputs, outputs=None):
-    """The outputs of the file in ONNX Runtime."""
+    """The outputs of the file in ONNX Runtime, with its own settings."""
     content = path if isinstance(path, bytes) else path.read_bytes()
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
     names = [value.name for value in session.get_inputs()]
     fed = {name: x.numpy() for name, x in zip(names, inputs, strict=True)}
     found = [torch.from_numpy(array) for array in session.run(outputs, fed)]
@@ -178,6 +190,47 @@ def test_scales_of_groups_fit_the_two_bit_product_from_32_on(tmp_path):
     assert largest_error(run(tmp_path / "net.onnx", x), model(x)) < ROUNDED
 
 
+@pytest.mark.parametrize("exact", [False, True])
+def test_widths_that_are_no_blocks_agree(exact, tmp_path):
+    model = widths(1, 2, 3, 15, 16, 17, 31, 33, 50, 127, 129, 257)
+    x = torch.randn(17, 257, generator=torch.Generator().manual_seed(0))
+    export_onnx(model, x, tmp_path / "net.onnx", exact=exact)
+    for rows in (1, 5, 17):
+        with torch.no_grad():
+            error = largest_error(run(tmp_path / "net.onnx", x[:rows]), model(x[:rows]))
+        assert error < (EXACT if exact else ROUNDED)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_a_network_that_gives_other_outputs_is_refused(exact, tmp_path):
+    model = packed(DiffersWhenExported, Ternary())
+    with pytest.raises(
+        ValueError, match=r"differ by (1|0\.99) of the largest .* nothing was written"
+    ):
+        export_onnx(model, features(28), tmp_path / "net.onnx", exact=exact)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_network_that_amplifies_rounding_is_not_refused(tmp_path):
+    model = packed(Chaotic, Ternary())
+    x = torch.randn(5, 64, generator=torch.Generator().manual_seed(0))
+    export_onnx(model, x, tmp_path / "net.onnx")
+    with torch.no_grad():
+        assert largest_error(run(tmp_path / "net.onnx", x), model(x)) > ROUNDED
+
+
+def test_without_onnxruntime_the_file_is_written_unchecked(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)  # how Python notes that there is none
+    export_onnx(packed(DiffersWhenExported, Ternary()), features(28), tmp_path / "net.onnx")
+    assert (tmp_path / "net.onnx").is_file()
+
+
+def test_networks_of_half_precision_are_written(tmp_path):
+    model = packed(lambda: nn.Sequential(nn.Linear(45, 6)).half(), Ternary())
+    export_onnx(model, features(45).half(), tmp_path / "net.onnx")
+    onnx.checker.check_model(onnx.load(tmp_path / "net.onnx"), full_check=True)
+
+
 @pytest.mark.parametrize(
     ("quantizer", "exact"),
     [(Ternary(), True), (Binary(granularity=PerGroup(4)), False)],
@@ -282,3 +335,38 @@ def test_a_missing_dependency_names_the_extra(missing, tmp_path, monkeypatch):
     assert str(caught.value) == (
         f"export to onnx needs the module {missing}: pip install '.[onnx]' in the source folder"
     )
+
+
+def test_a_weight_that_is_also_read_transposed_agrees(tmp_path):
+    model, x = packed(Mirrored, Ternary(granularity=PerChannel())), features(10)[:5]
+    export_onnx(model, x, tmp_path / "net.onnx")
+    assert largest_error(run(tmp_path / "net.onnx", x), model(x).detach()) < EXACT
+
+
+def test_a_tied_embedding_is_stored_once(tmp_path):
+    model, tokens = packed(Language, Ternary()), torch.arange(11)
+    export_onnx(model, tokens, tmp_path / "net.onnx")
+    assert largest_error(run(tmp_path / "net.onnx", tokens), model(tokens)) < EXACT
+    names = [tensor.name for tensor in onnx.load(tmp_path / "net.onnx").graph.initializer]
+    assert [name for name in names if name.endswith(".codes")] == ["embedding.codes"]
+
+
+def test_a_model_that_keeps_results_of_its_last_run_is_exported(tmp_path):
+    """A pruned layer does: its weight is computed from others, with their gradient."""
+    model = nn.Sequential(nn.Linear(6, 5), nn.Linear(5, 3))
+    prune.l1_unstructured(model[1], "weight", 0.3)
+    pack(model, put_in_q(model, Binary(), keep_float=("1",)))
+    x = features(6)
+    expected = model(x).detach()
+    export_onnx(model, x, tmp_path / "net.onnx", exact=True)
+    assert largest_error(run(tmp_path / "net.onnx", x), expected) < EXACT
+
+
+@pytest.mark.parametrize("make", [lambda: nn.Conv2d(2, 4, 3), lambda: nn.Linear(6, 4)])
+def test_what_onnx_has_no_bfloat16_for_is_refused_in_one_line(make, tmp_path):
+    model = nn.Sequential(make()).bfloat16()
+    pack(model, put_in_q(model, Binary()))
+    x = torch.ones(2, 2, 6, 6, dtype=torch.bfloat16)
+    with pytest.raises(ValueError, match=r"export_onnx: .*export model\.float\(\)") as caught:
+        export_onnx(model, x, tmp_path / "net.onnx")
+    assert "\n" not in str(caught.value) and not (tmp_path / "net.onnx").exists()

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from binaryrelax.packed.bits import pack_bits
 from binaryrelax.packed.export.expansion import as_array, part_name
+from binaryrelax.packed.export.products import linear_products, users
 from binaryrelax.packed.export.requirements import needed
 from binaryrelax.packed.export.tracing import TracedWeight
 from binaryrelax.packed.weights import BINARY, TERNARY, PackedWeight
@@ -27,13 +28,11 @@ def replace_products(model: Any, traced: TracedWeight) -> bool:
     Returns:
         Whether it did; else the graph is as it was.
     """
-    block = _block_size(traced.weight) if traced.of_linear else None
+    block = _block_size(traced.weight) if traced.use == "product" else None
     if block is None or traced.dtype != torch.float32:
         return False
     graph = model.graph
-    products = _products(graph, traced)
-    if not products:
-        return False
+    products = linear_products(graph, traced.name)
     names = _store(graph, traced, block)
     for node in products:
         _replace(node, traced, names, block)
@@ -53,35 +52,6 @@ def _block_size(weight: PackedWeight) -> int | None:
         group = form.row_length // scales_per_row
         return next((block for block in BLOCKS if group % block == 0), None)
     return next((block for block in reversed(BLOCKS) if block >= form.row_length), BLOCKS[0])
-
-
-def _products(graph: Any, traced: TracedWeight) -> list[Any]:
-    """The nodes that multiply with the weight as a Linear layer does; none if others use it."""
-    transposed = {node.output[0] for node in _users(graph, traced.name) if _transposes(node)}
-    direct = [node for node in _users(graph, traced.name) if not _transposes(node)]
-    indirect = [node for name in transposed for node in _users(graph, name)]
-    vectors = {tensor.name for tensor in graph.initializer if len(tensor.dims) == 1}
-    fits = all(_is_gemm(node, traced.name, vectors) for node in direct) and all(
-        node.op_type == "MatMul" and node.input[1] in transposed for node in indirect
-    )
-    outputs = {value.name for value in graph.output}
-    return [*direct, *indirect] if fits and not transposed & outputs else []
-
-
-def _is_gemm(node: Any, name: str, vectors: set[str]) -> bool:
-    """Whether it is x @ weight.T, plus a bias that is a constant vector, or none."""
-    attributes = {attribute.name: attribute for attribute in node.attribute}
-    plain = all(attributes[n].f == 1.0 for n in ("alpha", "beta") if n in attributes)
-    return (
-        node.op_type == "Gemm"
-        and node.input[1] == name
-        and name not in (node.input[0], *node.input[2:])
-        and plain
-        and "transB" in attributes
-        and attributes["transB"].i == 1
-        and not ("transA" in attributes and attributes["transA"].i)
-        and all(bias in vectors for bias in node.input[2:])
-    )
 
 
 def _store(graph: Any, traced: TracedWeight, block: int) -> tuple[str, str]:
@@ -126,13 +96,5 @@ def _replace(node: Any, traced: TracedWeight, names: tuple[str, str], block: int
 
 
 def _remove_transposes(graph: Any, name: str) -> None:
-    for node in _users(graph, name):
+    for node in users(graph, name):
         graph.node.remove(node)
-
-
-def _users(graph: Any, name: str) -> list[Any]:
-    return [node for node in graph.node if name in node.input]
-
-
-def _transposes(node: Any) -> bool:
-    return node.op_type == "Transpose" and list(node.attribute[0].ints) == [1, 0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from binaryrelax.packed.export.expansion import Array, Operators, expand
+from binaryrelax.packed.export.agreement import EIGHT_BITS, FLOAT_BITS, Probes, Run
+from binaryrelax.packed.export.expansion import Array, Operators, as_array, expand
 from binaryrelax.packed.export.low_bit_product import replace_products
 from binaryrelax.packed.export.requirements import needed
 from binaryrelax.packed.export.tracing import trace
@@ -32,19 +34,25 @@ def export_onnx(
     weight stays packed in the file, and the graph expands it with standard operators; runtimes do
     that once, when they load it. Those outputs agree with the packed model's to float32 rounding.
 
+    If onnxruntime is installed, it runs a few rows with its own settings before anything is
+    written; they must agree with the packed model. Without it the file is written unchecked. Of
+    models with inputs or outputs in bfloat16, which NumPy does not have, it is only loaded.
+
     Args:
         model: what ``pack`` or ``load_packed`` has returned; it stays as it is.
         example_input: what the model takes: a tensor, or several in a tuple. All sizes but the
-            first are those that the exported network will take.
+            first are those that the exported network will take. Its rows are what ONNX Runtime
+            runs.
         path: of the file, one for everything; replaced if it is there, and intact if writing fails.
         exact: expand the weights of Linear layers too, so that no activation is rounded. The file
             then needs no operator beyond ONNX's own, opset 18.
 
     Raises:
         ImportError: the extra ``binaryrelax[onnx]`` is not installed.
-        ValueError: no layer is packed, or torch cannot export the model.
+        ValueError: no layer is packed, torch cannot export the model, or ONNX Runtime cannot run
+            the network or gives other outputs; nothing is written.
     """
-    onnx = needed("onnx", "onnx")
+    needed("onnx", "onnx")
     needed("onnxscript", "onnx")
     traced = trace(model, example_input)
     graph = traced.graph.graph
@@ -58,8 +66,12 @@ def export_onnx(
             operators.name_it(expand(operators, weight), weight.name)
     _remove_inputs(graph, {weight.name for weight in traced.weights})
     operators.finish()
-    onnx.checker.check_model(traced.graph, full_check=True)
-    write_atomically(Path(path), _content(traced.graph))
+    content = _content(traced.graph)
+    _refuse_invalid(traced.graph)
+    _check(
+        content, traced.probes, EIGHT_BITS if len(expanded) < len(traced.weights) else FLOAT_BITS
+    )
+    write_atomically(Path(path), content)
 
 
 class OnnxOperators(Operators[str]):
@@ -156,3 +168,48 @@ def _content(proto: Any) -> bytes:
         )
     content: bytes = proto.SerializeToString()
     return content
+
+
+def _refuse_invalid(graph: Any) -> None:
+    try:
+        needed("onnx", "onnx").checker.check_model(graph, full_check=True)
+    except Exception as error:  # of the checker or of shape inference: they have no common base
+        reason = " ".join(str(error).split())[:300]
+        raise ValueError(
+            f"export_onnx: ONNX has no such operator ({reason}); half precision is a common cause: "
+            "export model.float()"
+        ) from error
+
+
+def _check(content: bytes, probes: Probes, bits: int) -> None:
+    """Runs the probes in ONNX Runtime, with its own settings, where it is installed."""
+    try:
+        runtime = importlib.import_module("onnxruntime")
+    except ModuleNotFoundError:
+        return
+    failures = runtime.capi.onnxruntime_pybind11_state
+    try:
+        run = _running(runtime, content)
+        if probes.fit_arrays:
+            probes.check(run, bits, "export_onnx: ONNX Runtime")
+    except (
+        RuntimeError, failures.Fail, failures.InvalidArgument, failures.NotImplemented
+    ) as error:  # fmt: skip
+        reason = " ".join(str(error).split())[:300]
+        raise ValueError(
+            f"export_onnx: ONNX Runtime cannot run the network ({reason}); nothing was written. "
+            "For many operators it has no bfloat16: export model.float()"
+        ) from error
+
+
+def _running(runtime: Any, content: bytes) -> Run:
+    options = runtime.SessionOptions()
+    options.log_severity_level = 3  # errors only
+    session = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    names = [value.name for value in session.get_inputs()]
+
+    def run(inputs: Sequence[Tensor]) -> list[Tensor]:
+        fed = {name: as_array(x) for name, x in zip(names, inputs, strict=True)}
+        return [torch.from_numpy(np.array(output)) for output in session.run(None, fed)]
+
+    return run

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -19,8 +19,10 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.utils._pytree import tree_leaves
 
+from binaryrelax.packed.export.agreement import Probes, make_probes
+from binaryrelax.packed.export.products import Use, use_of
 from binaryrelax.packed.layer import PackedLayer
-from binaryrelax.packed.layers import PackedLinear
+from binaryrelax.packed.layers import PackedConv2dSame
 from binaryrelax.packed.modules import name_of_place, replace_everywhere
 from binaryrelax.packed.weights import PackedWeight
 from binaryrelax.quantizers.wrappers import plain_name, unwrapped
@@ -36,13 +38,13 @@ class TracedWeight:
         name: of the input.
         weight: codes and scales.
         dtype: in which the layer multiplies it.
-        of_linear: it belongs to a Linear layer.
+        use: what the graph does with it.
     """
 
     name: str
     weight: PackedWeight
     dtype: torch.dtype
-    of_linear: bool
+    use: Use = "other"
 
 
 @dataclass(frozen=True)
@@ -52,10 +54,12 @@ class TracedNetwork:
     Args:
         graph: an ``onnx.ModelProto``; its inputs are those of the network, then the weights.
         weights: one per packed weight; layers that share a weight share it here too.
+        probes: inputs and the outputs of the packed model, for a run time to repeat.
     """
 
     graph: Any
     weights: list[TracedWeight]
+    probes: Probes
 
 
 def trace(model: nn.Module, example_input: Tensor | tuple[Tensor, ...]) -> TracedNetwork:
@@ -63,14 +67,14 @@ def trace(model: nn.Module, example_input: Tensor | tuple[Tensor, ...]) -> Trace
 
     Args:
         model: what ``pack`` or ``load_packed`` has returned; it stays as it is.
-        example_input: what the model takes: a tensor, or several in a tuple. Values do not matter,
+        example_input: what the model takes: a tensor, or several in a tuple. Rows become probes,
             and all sizes but the first are those that the graph will take.
 
     Raises:
         ValueError: no layer is packed, or torch cannot export the model.
     """
     examples = _examples(example_input)
-    whole = _WithWeightsAsInputs(deepcopy(unwrapped(model)))
+    whole = _WithWeightsAsInputs(_copied(unwrapped(model)))
     layers = {n: m for n, m in whole.network.named_modules() if isinstance(m, PackedLayer)}
     if not layers:
         raise ValueError(
@@ -78,19 +82,28 @@ def trace(model: nn.Module, example_input: Tensor | tuple[Tensor, ...]) -> Trace
             "pack(model, weights) first"
         )
     dtypes, num_outputs = _probe(whole.network, layers, examples)
+    probes = make_probes(whole.network, [*layers.values()], examples, [*dtypes.values()])
     weights: dict[Any, TracedWeight] = {}
     for name, layer in layers.items():
         dtype = dtypes.get(name, layer.format.dtype)
-        is_linear = isinstance(layer, PackedLinear)
         weight_name = _joined(plain_name(name), "weight")
-        traced = TracedWeight(weight_name, layer.packed_weight, dtype, is_linear)
+        traced = TracedWeight(weight_name, layer.packed_weight, dtype)
         memory = (layer.codes.data_ptr(), layer.scale.data_ptr(), layer.format, dtype)
         weights.setdefault(memory, traced)
         parameter = _joined(name_of_place(name), "weight")
         whole.index_of[parameter] = list(weights).index(memory)
         replace_everywhere(whole, layer, _float_twin(layer, dtype))
     inputs = list(weights.values())
-    return TracedNetwork(_export(whole, examples, inputs, num_outputs), inputs)
+    graph = _export(whole, examples, inputs, num_outputs)
+    used = [replace(weight, use=use_of(graph.graph, weight.name)) for weight in inputs]
+    return TracedNetwork(graph, used, probes)
+
+
+def _copied(model: nn.Module) -> nn.Module:
+    """A copy of the model, also of one that keeps results of its last run, as pruning does."""
+    kept = [value for module in model.modules() for value in vars(module).values()]
+    computed = [value for value in kept if isinstance(value, Tensor) and not value.is_leaf]
+    return deepcopy(model, {id(value): value.detach().clone() for value in computed})
 
 
 class _WithWeightsAsInputs(nn.Module):
@@ -170,7 +183,7 @@ def _probe(
     dtypes: dict[str, torch.dtype] = {}
     handles = [
         layer.register_forward_pre_hook(
-            lambda _, args, name=name: dtypes.__setitem__(name, args[0].dtype)
+            lambda layer, args, name=name: dtypes.__setitem__(name, layer.product_dtype(args[0]))
         )
         for name, layer in layers.items()
     ]
@@ -183,8 +196,7 @@ def _probe(
 
 def _float_twin(layer: PackedLayer, dtype: torch.dtype) -> Any:
     """The layer whose place the packed one had taken; its weight is not filled in."""
-    options = {name: getattr(layer, name) for name in layer.COPIED}
-    options |= {"bias": layer.bias is not None, "dtype": dtype}
+    options = {**layer.options(), "dtype": dtype}
     # Memory that is never written costs nothing: the weight comes from outside.
     twin: Any = nn.utils.skip_init(layer.PLAIN, **options)  # type: ignore[no-untyped-call]
     if layer.bias is not None:
@@ -193,6 +205,8 @@ def _float_twin(layer: PackedLayer, dtype: torch.dtype) -> Any:
         sides = list(twin._reversed_padding_repeated_twice)
         twin.padding, twin.padding_mode = (0,) * len(twin.kernel_size), "zeros"
         twin.register_forward_pre_hook(lambda _, inputs: (_padded_circularly(inputs[0], sides),))
+    if isinstance(layer, PackedConv2dSame):
+        twin.register_forward_pre_hook(lambda _, inputs: (layer.padded(inputs[0]),))
     return twin
 
 
