@@ -51,7 +51,7 @@ def _line(rows: list[dict[str, Any]]) -> tuple[str, ...]:
 
 
 def _smaller(rows: list[dict[str, Any]], quantizer: str) -> str:
-    row = next(row for row in rows if row["quantizer"].startswith(quantizer))
+    row = next((row for row in rows if row["quantizer"].startswith(quantizer)), {})
     return f"{row['float_bytes'] / row['file_bytes']:.1f}×" if "file_bytes" in row else "-"
 
 

@@ -49,6 +49,7 @@ class RelaxedWeights:
         self.watch = FinitenessWatch(self.names)
         self.written = WrittenWeights()
         self._fused = FusedWeights(base, self.watch.flags_on)
+        self._places: list[int] = []  # where the weights were when none lay in another's memory
         self._sharded: list[Tensor] = []
         self._sharded_modules: dict[nn.Module, None] = {}  # in the order of selection
         self._mix: dict[torch.device, Tensor] = {}  # λ/(λ+1) as a scalar on each device
@@ -191,7 +192,10 @@ class RelaxedWeights:
 
     def _refuse_misplaced(self, call: str) -> None:
         refuse_moved(call, self.float_weights, self.names)
-        refuse_shared_memory(call, self.quantizers, self.float_weights, self.names)
+        places = [weight.data_ptr() for weight in self.quantizers if not is_dtensor(weight)]
+        if places != self._places:  # mostly nobody has moved one: then none shares memory either
+            refuse_shared_memory(call, self.quantizers, self.float_weights, self.names)
+            self._places = places
 
     @torch.no_grad()
     def _replaced(self, *, wait: bool) -> list[Tensor]:
