@@ -370,3 +370,23 @@ def test_what_onnx_has_no_bfloat16_for_is_refused_in_one_line(make, tmp_path):
     with pytest.raises(ValueError, match=r"export_onnx: .*export model\.float\(\)") as caught:
         export_onnx(model, x, tmp_path / "net.onnx")
     assert "\n" not in str(caught.value) and not (tmp_path / "net.onnx").exists()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_run_time_that_crashes_takes_nobody_along(tmp_path):
+    """ONNX Runtime 1.31 dies of attention in half precision, float or packed."""
+
+    class Attention(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention = nn.MultiheadAttention(57, 3, batch_first=True)
+            self.last = nn.Linear(57, 1)
+
+        def forward(self, x):
+            return self.last(self.attention(x, x, x, need_weights=False)[0])
+
+    model = Attention().half().eval()
+    pack(model, put_in_q(model, Ternary(), keep_float=("attention",)))
+    with pytest.raises(ValueError, match=r"ONNX Runtime cannot run .* died of SIG"):
+        export_onnx(model, torch.randn(2, 5, 57).half(), tmp_path / "net.onnx")
+    assert not (tmp_path / "net.onnx").exists()

@@ -157,6 +157,23 @@ def packed_fuzz() -> str:
     return f"{table(('damage', *outcomes.values()), [*rows, ('all', *totals)])}\n\n{line}"
 
 
+def random_networks() -> str:
+    """What became of random networks, stage by stage."""
+    content = read(RESULTS / "fuzz" / "networks.json")
+    assert not content["failures"], "a network has failed"
+    rows = [
+        (stage, *(f"{counts.get(outcome, 0):,}" for outcome in ("agrees", "refused")))
+        for stage, counts in content["stages"].items()
+    ]
+    versions = content["versions"]
+    line = (
+        f"{content['networks']} networks, {content['agree_everywhere']} of which agree in all "
+        f"stages; torch {versions['torch']}, ONNX Runtime {versions['onnxruntime']}, OpenVINO "
+        f"{versions['openvino']}, {content['cpu']}."
+    )
+    return f"{table(('stage', 'agree', 'refused with one line'), rows)}\n\n{line}"
+
+
 def _fastest(records: list[dict[str, Any]]) -> list[str]:
     """Times faster than torch in float32, at batch 1, in both modes, for 1 bit and for ternary."""
     first = [r for r in records if r.get("batch", 1) == 1 and r.get("inputs", 4096) == 4096]
@@ -210,4 +227,5 @@ SECTIONS = {
     "packed-memory": packed_memory,
     "packed-gpu": packed_gpu,
     "packed-fuzz": packed_fuzz,
+    "packed-random-networks": random_networks,
 }

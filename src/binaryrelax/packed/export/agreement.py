@@ -7,7 +7,7 @@ its outputs are noise. So every export runs a few rows through the run time, wit
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -21,8 +21,6 @@ _ALLOWED = {EIGHT_BITS: 0.03, FLOAT_BITS: 1e-4}  # beside what rounding does to 
 _ROWS = (1, 5, 17)  # kernels differ for a vector, a few rows and more of them
 _ROWS_OF_LARGE_INPUTS = (1, 2)
 _LARGE_INPUT = 2**18  # numbers in a row
-
-Run = Callable[[Sequence[Tensor]], Sequence[Tensor]]
 
 
 @dataclass(frozen=True)
@@ -56,11 +54,16 @@ class Probes:
         tensors = [x for probe in self.probes for x in (*probe.inputs, *probe.outputs)]
         return all(tensor.dtype != torch.bfloat16 for tensor in tensors)
 
-    def check(self, run: Run, bits: int, where: str) -> None:
-        """Runs the probes.
+    @property
+    def inputs(self) -> list[tuple[Tensor, ...]]:
+        """What to run; nothing where NumPy cannot hold it."""
+        return [probe.inputs for probe in self.probes] if self.fit_arrays else []
+
+    def check(self, outputs: Sequence[Sequence[Tensor]], bits: int, where: str) -> None:
+        """Compares what a run time has made of ``inputs``.
 
         Args:
-            run: the outputs of the exported network, in order.
+            outputs: of the exported network, for each of ``inputs``.
             bits: to which the exported network rounds activations.
             where: the export and the run time, for the message.
 
@@ -69,10 +72,10 @@ class Probes:
         """
         allowed = _ALLOWED[bits] + 8 * self.resolution + 4 * self.deviations[bits]
         errors = {
-            len(probe.inputs[0]): _largest_error(run(probe.inputs), probe.outputs, self.largest)
-            for probe in self.probes
+            len(probe.inputs[0]): _largest_error(found, probe.outputs, self.largest)
+            for found, probe in zip(outputs, self.probes, strict=False)
         }
-        rows, worst = max(errors.items(), key=lambda item: item[1])
+        rows, worst = max(errors.items(), key=lambda item: item[1], default=(0, 0.0))
         if worst > allowed:
             raise ValueError(
                 f"{where} gives other outputs than the packed model: with {rows} rows they differ "

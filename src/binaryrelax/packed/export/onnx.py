@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import importlib
 import os
+import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from binaryrelax.packed.export.agreement import EIGHT_BITS, FLOAT_BITS, Probes, Run
-from binaryrelax.packed.export.expansion import Array, Operators, as_array, expand
+from binaryrelax.packed.export.agreement import EIGHT_BITS, FLOAT_BITS, Probes
+from binaryrelax.packed.export.expansion import Array, Operators, expand
 from binaryrelax.packed.export.low_bit_product import replace_products
 from binaryrelax.packed.export.requirements import needed
+from binaryrelax.packed.export.run_time import CannotRun, outputs_of
 from binaryrelax.packed.export.tracing import trace
 from binaryrelax.packed.writing import write_atomically
 
@@ -183,33 +186,16 @@ def _refuse_invalid(graph: Any) -> None:
 
 def _check(content: bytes, probes: Probes, bits: int) -> None:
     """Runs the probes in ONNX Runtime, with its own settings, where it is installed."""
-    try:
-        runtime = importlib.import_module("onnxruntime")
-    except ModuleNotFoundError:
+    if sys.modules.get("onnxruntime", ...) is None or find_spec("onnxruntime") is None:
         return
-    failures = runtime.capi.onnxruntime_pybind11_state
     try:
-        run = _running(runtime, content)
-        if probes.fit_arrays:
-            probes.check(run, bits, "export_onnx: ONNX Runtime")
-    except (
-        RuntimeError, failures.Fail, failures.InvalidArgument, failures.NotImplemented
-    ) as error:  # fmt: skip
-        reason = " ".join(str(error).split())[:300]
+        with TemporaryDirectory() as folder:
+            file = Path(folder, "network.onnx")
+            file.write_bytes(content)
+            (found,) = outputs_of("onnxruntime", file, probes.inputs, [{}])
+    except CannotRun as error:
         raise ValueError(
-            f"export_onnx: ONNX Runtime cannot run the network ({reason}); nothing was written. "
-            "For many operators it has no bfloat16: export model.float()"
+            f"export_onnx: ONNX Runtime cannot run the network ({error}); nothing was written. "
+            "For many operators it has no half precision: export model.float()"
         ) from error
-
-
-def _running(runtime: Any, content: bytes) -> Run:
-    options = runtime.SessionOptions()
-    options.log_severity_level = 3  # errors only
-    session = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    names = [value.name for value in session.get_inputs()]
-
-    def run(inputs: Sequence[Tensor]) -> list[Tensor]:
-        fed = {name: as_array(x) for name, x in zip(names, inputs, strict=True)}
-        return [torch.from_numpy(np.array(output)) for output in session.run(None, fed)]
-
-    return run
+    probes.check(found, bits, "export_onnx: ONNX Runtime")

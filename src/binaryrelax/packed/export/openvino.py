@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from binaryrelax.packed.bits import pack_bits
-from binaryrelax.packed.export.agreement import EIGHT_BITS, FLOAT_BITS, Probes, Run
+from binaryrelax.packed.export.agreement import EIGHT_BITS, FLOAT_BITS, Probes
 from binaryrelax.packed.export.expansion import (
     Array,
     Operators,
@@ -25,6 +25,7 @@ from binaryrelax.packed.export.expansion import (
     part_name,
 )
 from binaryrelax.packed.export.requirements import needed
+from binaryrelax.packed.export.run_time import CannotRun, outputs_of
 from binaryrelax.packed.export.tracing import TracedWeight, trace
 from binaryrelax.packed.weights import BINARY, TERNARY
 from binaryrelax.packed.writing import write_atomically
@@ -238,28 +239,15 @@ def _read(openvino: Any, graph: bytes) -> Any:
 
 def _check(path: Path, probes: Probes, exact: bool) -> None:
     """Runs the probes in OpenVINO's CPU plugin, with its own settings and in float32."""
-    modes: dict[str, tuple[dict[str, str], int]] = {
-        "OpenVINO": ({}, EIGHT_BITS),
-        "OpenVINO in float32": (FLOAT32, FLOAT_BITS if exact else EIGHT_BITS),
-    }
-    for name, (settings, bits) in modes.items() if probes.fit_arrays else ():
-        try:
-            probes.check(_running(path, settings), bits, f"export_openvino: {name}")
-        except RuntimeError as error:
-            reason = " ".join(str(error).split())[:300]
-            raise ValueError(
-                f"export_openvino: {name} cannot run the network ({reason}); nothing was written"
-            ) from error
-
-
-def _running(path: Path, settings: dict[str, str]) -> Run:
-    network = needed("openvino", "openvino").Core().compile_model(path, "CPU", settings)
-
-    def run(inputs: Sequence[Tensor]) -> list[Tensor]:
-        outputs = network([as_array(x) for x in inputs]).to_tuple()
-        return [torch.from_numpy(np.array(output)) for output in outputs]
-
-    return run
+    try:
+        by_default, in_float32 = outputs_of("openvino", path, probes.inputs, [{}, FLOAT32])
+    except CannotRun as error:
+        raise ValueError(
+            f"export_openvino: OpenVINO cannot run the network ({error}); nothing was written"
+        ) from error
+    probes.check(by_default, EIGHT_BITS, "export_openvino: OpenVINO")
+    bits = FLOAT_BITS if exact else EIGHT_BITS
+    probes.check(in_float32, bits, "export_openvino: OpenVINO in float32")
 
 
 def _serialized(
