@@ -152,6 +152,7 @@ def test_a_tied_embedding_reads_the_codes_of_its_head(quantizer):
     assert torch.equal(packed(tokens), plain(tokens))
     assert torch.equal(packed.embedding(tokens.int()), plain.embedding(tokens))
     assert torch.equal(packed.bfloat16()(tokens), plain.bfloat16()(tokens))
+    assert packed.embedding(torch.zeros(0, 3, dtype=torch.long)).shape == (0, 3, 6)
     for wrong in (-1, 11):
         with pytest.raises(IndexError):
             packed.embedding(torch.tensor([wrong]))

@@ -1,5 +1,7 @@
 """What cannot be packed is refused with one line, and the model stays as it was."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
@@ -15,6 +17,7 @@ from binaryrelax import (
     save_packed,
     select_weights,
 )
+from binaryrelax.packed import PackedLinear
 from binaryrelax.quantizers.layers import type_name
 from tests.packed.cases import (
     pack_refused,
@@ -154,10 +157,15 @@ class KeptAside(nn.Module):
 
 @pytest.mark.parametrize(
     "keep",
-    [lambda m: [m], lambda m: (m.weight,), lambda m: {"a": m}, lambda m: m.forward],
-    ids=["list", "weight", "dict", "method"],
+    [
+        lambda m: (m.weight,),
+        lambda m: m.forward,
+        lambda m: [(torch.relu, partial(m, 1))],
+        lambda m: {m},
+    ],
+    ids=["weight", "method", "partial", "set"],
 )
-def test_layers_kept_in_plain_containers_are_refused(keep, tmp_path):
+def test_layers_kept_where_nobody_can_replace_them_are_refused(keep, tmp_path):
     """They would go on with float weights, and in a network that was loaded with random ones."""
     model = KeptAside(keep)
     assert "'kept' holds a layer or its weight" in pack_refused(model, put_in_q(model, Binary()))
@@ -167,6 +175,37 @@ def test_layers_kept_in_plain_containers_are_refused(keep, tmp_path):
     with pytest.raises(PackedFileError, match="'kept' holds a layer or its weight"):
         load_packed(tmp_path / "file", model)
     assert same_snapshot(snapshot(model), before)
+
+
+@pytest.mark.parametrize(
+    "keep",
+    [lambda m: [m], lambda m: {"a": m}, lambda m: [(m, torch.relu)], lambda m: ({"b": [m]},)],
+    ids=["list", "dict", "pairs", "nested"],
+)
+def test_layers_in_plain_containers_are_replaced_there_too(keep, tmp_path):
+    def last(kept):
+        while not isinstance(kept, nn.Module):
+            kept = next(iter(kept.values())) if isinstance(kept, dict) else kept[0]
+        return kept
+
+    model = KeptAside(keep)
+    save_packed(pack(model, put_in_q(model, Binary())), tmp_path / "file")
+    loaded = load_packed(tmp_path / "file", KeptAside(keep))
+    for network in (model, loaded):
+        assert last(network.kept) is network.inner[1] and isinstance(
+            last(network.kept), PackedLinear
+        )
+
+
+def test_weights_in_the_memory_of_others_are_refused():
+    """Packed, each would have its own; tied layers hold one parameter."""
+    model = nn.Sequential(nn.Linear(8, 8, bias=False), nn.Conv1d(8, 8, 1, bias=False))
+    weights = put_in_q(model, Binary())
+    model[1].weight.data = model[0].weight.data.view(8, 8, 1)
+    assert "lies in the memory of another parameter" in pack_refused(model, weights)
+    flat = Binary().project(torch.randn(128))
+    model[0].weight.data, model[1].weight.data = flat[:64].view(8, 8), flat[64:].view(8, 8, 1)
+    pack(model, weights)  # side by side in one memory is fine
 
 
 def test_a_pruned_bias_is_refused_until_it_is_permanent():

@@ -390,3 +390,17 @@ def test_a_run_time_that_crashes_takes_nobody_along(tmp_path):
     with pytest.raises(ValueError, match=r"ONNX Runtime cannot run .* died of SIG"):
         export_onnx(model, torch.randn(2, 5, 57).half(), tmp_path / "net.onnx")
     assert not (tmp_path / "net.onnx").exists()
+
+
+def test_an_input_without_rows_is_refused_in_one_line(tmp_path):
+    class Positions(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(8, 8)
+
+        def forward(self, x, positions):
+            return self.layer(x + positions)
+
+    model = packed(Positions, Ternary())
+    with pytest.raises(ValueError, match="takes the example and no other number of rows"):
+        export_onnx(model, (torch.randn(4, 7, 8), torch.randn(7, 8)), tmp_path / "net.onnx")

@@ -5,11 +5,12 @@ import sys
 import openvino
 import pytest
 import torch
+from torch import nn
 
-from binaryrelax import Binary, PerChannel, PerGroup, Ternary, Uniform
+from binaryrelax import Binary, PerChannel, PerGroup, Ternary, Uniform, pack
 from binaryrelax.packed import PackedLayer
 from binaryrelax.packed.export import export_openvino
-from tests.packed.cases import Language, same_snapshot, same_tensor, seeded, snapshot
+from tests.packed.cases import Language, put_in_q, same_snapshot, same_tensor, seeded, snapshot
 from tests.packed.exported import (
     Chaotic,
     DiffersWhenExported,
@@ -286,3 +287,20 @@ def test_a_tied_embedding_is_stored_once(tmp_path):
     export_openvino(model, tokens, tmp_path / "net.xml")
     assert list(constant_types(tmp_path / "net.xml")) == ["embedding"]
     assert_agrees(tmp_path / "net.xml", model, tokens, EXACT)
+
+
+def test_bfloat16_in_float_layers_is_no_reason_to_refuse(tmp_path):
+    """OpenVINO's default rounds all layers; a large bias before a normalization shows it."""
+
+    def make():
+        model = nn.Sequential(nn.Linear(28, 28), nn.LayerNorm(28), nn.Linear(28, 5))
+        nn.init.constant_(model[0].bias, 50.0)
+        return model
+
+    model = seeded(make)
+    pack(model, put_in_q(model, Ternary(), keep_float=("0",)))
+    export_openvino(model, features(28), tmp_path / "net.xml", exact=True)
+    x = features(28)
+    with torch.no_grad():
+        found = run(tmp_path / "net.xml", x, settings=FLOAT32)
+        assert largest_error(found, model(x)) < 1e-4

@@ -324,3 +324,11 @@ def test_a_normalization_whose_forward_was_replaced_is_not_folded():
         return norm
 
     check_folded(lambda: randomized(nn.Conv2d(2, 4, 3), patched()), Ternary(), expected_names=[])
+
+
+def test_a_folded_normalization_still_tells_its_settings():
+    class ReadsSettings(ReadingItsLayers):
+        def __init__(self):
+            super().__init__(lambda m, x: x * m.norm.eps + m.norm.num_features)
+
+    check_folded(ReadsSettings, Ternary(), expected_names=["norm", "last_norm"])

@@ -1,6 +1,7 @@
 """Packed layers compute what the float layers with the same weights do."""
 
 import copy
+import warnings
 
 import numpy as np
 import pytest
@@ -211,6 +212,24 @@ def test_inputs_of_other_layouts_work_as_in_a_float_layer(layout):
     found, expected = packed(x), plain(x)
     assert found.layout == expected.layout
     torch.testing.assert_close(found.to_dense(), expected.to_dense())
+
+
+def test_nested_inputs_work_as_in_a_float_layer():
+    plain, packed = layer_pair(lambda: nn.Linear(10, 7), Ternary())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch calls them a prototype
+        x = torch.nested.nested_tensor([inputs(3, 10), inputs(5, 10)])
+    for found, expected in zip(packed(x).unbind(), plain(x).unbind(), strict=True):
+        torch.testing.assert_close(found, expected)
+
+
+def test_pickles_of_layers_that_did_not_know_their_dtype_go_on():
+    packed = layer_pair(lambda: nn.Linear(10, 7), Ternary())[1]
+    state = packed.__getstate__()
+    del state["dtype"]
+    old = PackedLinear.__new__(PackedLinear)
+    old.__setstate__(state)
+    assert torch.equal(old.weight, packed.weight) and old.half().weight.dtype == torch.float16
 
 
 def test_a_script_is_refused_with_what_works_instead():

@@ -14,6 +14,7 @@ from binaryrelax.optim.arguments import first_few
 from binaryrelax.optim.flags import agreed, chosen
 from binaryrelax.optim.samples import DeviceSamples
 from binaryrelax.quantizers.dtensors import is_dtensor, known_to_all, local_part
+from binaryrelax.quantizers.memory import overlaps
 
 Names = Mapping[Tensor, str]
 _WHOLE_NUMBERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes
@@ -147,22 +148,16 @@ def refuse_shared_memory(
     call: str, weights: Iterable[Tensor], float_weights: Mapping[Tensor, Tensor], names: Names
 ) -> None:
     """Raise ValueError if weights lie in the memory of each other, or in that of some y."""
-    places = {y.data_ptr() for y in float_weights.values() if _is_plain(y)}
-    found = []
-    for weight in filter(_is_plain, weights):
-        if weight.data_ptr() in places:
-            found.append(names[weight])
-        places.add(weight.data_ptr())
+    order = {weight: place for place, weight in enumerate(weights)}
+    pairs = overlaps([*order, *float_weights.values()])
+    later = [max(pair, key=lambda tensor: order.get(tensor, -1)) for pair in pairs]
+    found = [names[weight] for weight in dict.fromkeys(later)]
     if found:
         raise ValueError(
             f"{call}: {first_few(found)} lies in the memory of other weights, or of the float "
             "weights: give it its own, weight.data = weight.data.clone(); to tie layers, have "
             "them hold one parameter"
         )
-
-
-def _is_plain(w: Tensor) -> bool:
-    return w.numel() > 0 and not is_dtensor(w)
 
 
 def refuse_replaced(call: str, replaced: Iterable[Tensor], names: Names) -> None:

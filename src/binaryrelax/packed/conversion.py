@@ -10,11 +10,16 @@ from torch import Tensor, nn
 from binaryrelax.packed.folding import FoldedNorm, fold, foldable_norms
 from binaryrelax.packed.layer import PackedLayer
 from binaryrelax.packed.layers import packed_type_of
-from binaryrelax.packed.modules import hidden_references, replace_everywhere
+from binaryrelax.packed.modules import (
+    hidden_references,
+    replace_everywhere,
+    replace_in_containers,
+)
 from binaryrelax.packed.weights import PackedWeight, pack_weight
 from binaryrelax.quantizers import Quantizer
 from binaryrelax.quantizers.dtensors import is_dtensor
 from binaryrelax.quantizers.layers import obstacles
+from binaryrelax.quantizers.memory import overlaps
 from binaryrelax.quantizers.wrappers import plain_name, unwrapped
 
 
@@ -57,11 +62,12 @@ def pack(
             f"pack: {reference}, which would go on using the float weight after packing; "
             "look it up where it is registered instead"
         )
-    for name, layer in packed.items():
-        replace_everywhere(model, layers[name], layer)
-        layer.requires_grad_(False)  # there is nothing left to train it with
-    for norm in norms.values():
-        replace_everywhere(model, model.get_submodule(norm), FoldedNorm())
+    replaced: dict[nn.Module, nn.Module] = {layers[name]: packed[name] for name in packed}
+    replaced |= {norm: FoldedNorm(norm) for norm in map(model.get_submodule, norms.values())}
+    for old, new in replaced.items():
+        replace_everywhere(model, old, new)
+        new.requires_grad_(False)  # there is nothing left to train it with
+    replace_in_containers(model, replaced)
     return model.eval()
 
 
@@ -78,6 +84,11 @@ def _layers_to_pack(model: nn.Module, weights: Mapping[Tensor, Quantizer]) -> di
             "select_weights"
         )
     layers = {plain_name(n): m for n, m in model.named_modules() if _owns(m, weights)}
+    for name in _overlapping(model, weights):
+        raise ValueError(
+            f"pack: the weight of layer {name!r} lies in the memory of another parameter, from "
+            "which packing would part it: have both layers hold one parameter, or clone it"
+        )
     owned = {id(layer._parameters["weight"]) for layer in layers.values()}
     strangers = [tuple(weight.shape) for weight in weights if id(weight) not in owned]
     if strangers or not weights:
@@ -87,6 +98,13 @@ def _layers_to_pack(model: nn.Module, weights: Mapping[Tensor, Quantizer]) -> di
             "give those that select_weights found in this very model"
         )
     return layers
+
+
+def _overlapping(model: nn.Module, weights: Mapping[Tensor, Quantizer]) -> list[str]:
+    """The layers whose weight shares memory with another parameter, without being one with it."""
+    parameters: dict[Tensor, str] = {p: plain_name(name) for name, p in model.named_parameters()}
+    found = [weight for pair in overlaps(parameters) for weight in pair if weight in weights]
+    return [parameters[weight].removesuffix(".weight") for weight in found]
 
 
 def _owns(module: nn.Module, weights: Mapping[Tensor, Quantizer]) -> bool:

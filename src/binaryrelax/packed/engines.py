@@ -94,6 +94,7 @@ def _torch_must_see(x: Tensor, bias: Tensor | None) -> bool:
         or torch._C._are_functorch_transforms_active()  # vmap, jacfwd: x is not what it seems
         or type(x) not in (Tensor, torch.nn.Parameter)  # a subclass has operations of its own
         or x.layout is not torch.strided  # sparse ones and those of mkldnn have others, too
+        or x.is_nested
         or torch.is_autocast_enabled("cpu" if x.is_cpu else x.device.type)
         or torch.compiler.is_compiling()
         or torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]

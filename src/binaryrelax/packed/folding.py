@@ -53,7 +53,12 @@ class _Tracer(fx.Tracer):
 
 
 class FoldedNorm(nn.Identity):
-    """Stands where a batch normalization was that a packed layer does now."""
+    """Stands where a batch normalization was that a packed layer does now, with its settings."""
+
+    def __init__(self, norm: nn.Module) -> None:
+        super().__init__()
+        for name in ("num_features", "eps", "momentum", "affine", "track_running_stats"):
+            setattr(self, name, getattr(norm, name))
 
 
 def foldable_norms(model: nn.Module, layers: Mapping[str, nn.Module]) -> dict[str, str]:

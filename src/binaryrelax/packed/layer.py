@@ -184,6 +184,10 @@ class PackedLayer(nn.Module):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_products": {}}  # copies and pickles re-tile for themselves
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self.__dict__.setdefault("dtype", self.format.dtype)  # pickles of 0.1 do not tell it
+
     def _describe_weight(self) -> str:
         form = self.format
         return f"codes={len(form.codebook)}, {form.granularity}, mode={self.mode!r}"

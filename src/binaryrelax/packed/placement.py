@@ -16,7 +16,12 @@ from binaryrelax.packed.folding import FoldedNorm
 from binaryrelax.packed.layer import PackedLayer
 from binaryrelax.packed.layers import packed_type_of
 from binaryrelax.packed.manifest import digest_of_tensors
-from binaryrelax.packed.modules import hidden_references, modules_by_name, replace_everywhere
+from binaryrelax.packed.modules import (
+    hidden_references,
+    modules_by_name,
+    replace_everywhere,
+    replace_in_containers,
+)
 from binaryrelax.quantizers.layers import type_name
 from binaryrelax.quantizers.wrappers import plain_name
 
@@ -35,13 +40,15 @@ def place(file: PackedFile, model: nn.Module) -> None:
         module = _named(file, modules, name)
         replaced[module] = _packed_layer(file, name, module, tensors)
     for name in file.manifest.folded:
-        replaced[_norm(file, name, _named(file, modules, name))] = FoldedNorm()
+        norm = _norm(file, name, _named(file, modules, name))
+        replaced[norm] = FoldedNorm(norm)
     kept = _kept_state(model, replaced)
     _check_fit(file, model, replaced, kept)
     _refuse_stale_parts(file, model, replaced)
     biases = _shared_biases(replaced)
     for old, new in replaced.items():
         replace_everywhere(model, old, new)
+    replace_in_containers(model, replaced)
     _load_kept(model, {n: old for n, old in kept.items() if id(old) not in biases}, tensors)
     for name, old in kept.items():
         if id(old) in biases:

@@ -102,7 +102,7 @@ class PackedWeight:
         else:
             scale = scale.reshape(1, -1).expand(len(rows), -1)
         codes = self.codes.index_select(0, rows)  # unlike codes[rows] it takes no row below 0
-        values = _values(codes, form).reshape(*scale.shape, -1)
+        values = _values(codes, form).reshape(*scale.shape, form.row_length // scale.shape[1])
         return values.mul_(scale.unsqueeze(-1)).reshape(len(rows), form.row_length)
 
     def indices(self) -> Tensor:
@@ -237,7 +237,8 @@ def _values(codes: Tensor, form: WeightFormat) -> Tensor:
     # Whole bytes at a time: a table of all 256 is far faster than shifting bit by bit.
     every_byte = torch.arange(256, dtype=torch.uint8, device=codes.device).unsqueeze(1)
     table = levels[unpack_bits(every_byte, 8 // form.bits, form.bits).int()]
-    values = torch.nn.functional.embedding(codes.int(), table).reshape(len(codes), -1)
+    width = codes.shape[1] * (8 // form.bits)
+    values = torch.nn.functional.embedding(codes.int(), table).reshape(len(codes), width)
     return values[:, : form.row_length].contiguous()
 
 

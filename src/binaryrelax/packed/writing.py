@@ -68,9 +68,9 @@ def _take_over_permissions(file: BinaryIO, replaced: Path) -> None:
     """Owner and mode of the file that is replaced, as far as user and file system let them be."""
     with suppress(FileNotFoundError):
         before = replaced.stat()
-        with suppress(OSError):
+        with suppress(OSError, AttributeError):  # Windows has neither
             os.fchown(file.fileno(), before.st_uid, before.st_gid)
-        with suppress(OSError):
+        with suppress(OSError, AttributeError):
             os.fchmod(file.fileno(), stat.S_IMODE(before.st_mode))
 
 

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -38,8 +39,9 @@ class Probes:
     Args:
         probes: one per row count.
         largest: the largest number in each output; a float output has one, others have none.
-        deviations: by bits, how far outputs move when every packed layer rounds its input to them,
-            as a share of the largest number. Networks differ in how much they amplify.
+        deviations: by bits, how far outputs move when every layer, packed or float, rounds its
+            input to them, as a share of the largest number. Networks differ in how much they
+            amplify.
         resolution: of the coarsest float type that the model computes in.
     """
 
@@ -85,16 +87,12 @@ class Probes:
 
 
 def make_probes(
-    network: nn.Module,
-    layers: Sequence[nn.Module],
-    examples: tuple[Tensor, ...],
-    dtypes: Sequence[torch.dtype],
+    network: nn.Module, examples: tuple[Tensor, ...], dtypes: Sequence[torch.dtype]
 ) -> Probes:
     """Rows like those of the example, and what the model makes of them.
 
     Args:
         network: the packed model, on the CPU and in evaluation mode.
-        layers: its packed layers.
         examples: what it takes.
         dtypes: in which the packed layers compute.
     """
@@ -103,6 +101,7 @@ def make_probes(
     probes = [_probe(network, _with_rows(examples, count)) for count in counts]
     middle = probes[1]
     largest = [_largest(outputs) for outputs in zip(*(p.outputs for p in probes), strict=True)]
+    layers = [module for module in network.modules() if not list(module.children())]
     deviations = {}
     for bits in _ALLOWED:
         with _rounded_inputs(layers, bits):
@@ -134,7 +133,7 @@ def _with_rows(examples: tuple[Tensor, ...], count: int) -> tuple[Tensor, ...]:
 @contextmanager
 def _rounded_inputs(layers: Sequence[nn.Module], bits: int) -> Iterator[None]:
     handles = [
-        layer.register_forward_pre_hook(lambda _, args: (_rounded(args[0], bits), *args[1:]))
+        layer.register_forward_pre_hook(lambda _, args: tuple(_rounded(x, bits) for x in args))
         for layer in layers
     ]
     try:
@@ -144,9 +143,9 @@ def _rounded_inputs(layers: Sequence[nn.Module], bits: int) -> Iterator[None]:
             handle.remove()
 
 
-def _rounded(x: Tensor, bits: int) -> Tensor:
+def _rounded(x: Any, bits: int) -> Any:
     """Whole multiples of a step, one step per row, so that the largest number takes all bits."""
-    if not x.is_floating_point() or x.numel() == 0:
+    if not isinstance(x, Tensor) or not x.is_floating_point() or x.numel() == 0:
         return x
     dims = tuple(range(min(1, x.ndim - 1), x.ndim))
     step = x.float().abs().amax(dims, keepdim=True) / (2 ** (bits - 1) - 1)

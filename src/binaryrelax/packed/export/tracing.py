@@ -82,7 +82,7 @@ def trace(model: nn.Module, example_input: Tensor | tuple[Tensor, ...]) -> Trace
             "pack(model, weights) first"
         )
     dtypes, num_outputs = _probe(whole.network, layers, examples)
-    probes = make_probes(whole.network, [*layers.values()], examples, [*dtypes.values()])
+    probes = _probes(whole.network, examples, [*dtypes.values()])
     weights: dict[Any, TracedWeight] = {}
     for name, layer in layers.items():
         dtype = dtypes.get(name, layer.format.dtype)
@@ -104,6 +104,17 @@ def _copied(model: nn.Module) -> nn.Module:
     kept = [value for module in model.modules() for value in vars(module).values()]
     computed = [value for value in kept if isinstance(value, Tensor) and not value.is_leaf]
     return deepcopy(model, {id(value): value.detach().clone() for value in computed})
+
+
+def _probes(network: nn.Module, examples: tuple[Tensor, ...], dtypes: list[torch.dtype]) -> Probes:
+    try:
+        return make_probes(network, examples, dtypes)
+    except Exception as error:  # the model's own code runs: anything can come out of it
+        raise ValueError(
+            f"export: {type(network).__name__} takes the example and no other number of rows "
+            f"({type(error).__name__}: {' '.join(str(error).split())[:300]}); the first dimension "
+            "of every input is the batch"
+        ) from error
 
 
 class _WithWeightsAsInputs(nn.Module):
