@@ -374,7 +374,7 @@ def test_what_onnx_has_no_bfloat16_for_is_refused_in_one_line(make, tmp_path):
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_run_time_that_crashes_takes_nobody_along(tmp_path):
-    """ONNX Runtime 1.31 dies of attention in half precision, float or packed."""
+    """ONNX Runtime 1.31 dies of attention in half precision on some processors, packed or not."""
 
     class Attention(nn.Module):
         def __init__(self):
@@ -387,9 +387,14 @@ def test_a_run_time_that_crashes_takes_nobody_along(tmp_path):
 
     model = Attention().half().eval()
     pack(model, put_in_q(model, Ternary(), keep_float=("attention",)))
-    with pytest.raises(ValueError, match=r"ONNX Runtime cannot run .* died of SIG"):
-        export_onnx(model, torch.randn(2, 5, 57).half(), tmp_path / "net.onnx")
-    assert not (tmp_path / "net.onnx").exists()
+    x, path = torch.randn(2, 5, 57).half(), tmp_path / "net.onnx"
+    try:
+        export_onnx(model, x, path)
+    except ValueError as error:
+        assert "ONNX Runtime cannot run" in str(error) and "died of SIG" in str(error)
+        assert not path.exists()
+    else:
+        assert largest_error(run(path, x).float(), model(x).float().detach()) < ROUNDED
 
 
 def test_an_input_without_rows_is_refused_in_one_line(tmp_path):
