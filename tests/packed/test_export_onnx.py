@@ -409,3 +409,20 @@ def test_an_input_without_rows_is_refused_in_one_line(tmp_path):
     model = packed(Positions, Ternary())
     with pytest.raises(ValueError, match="takes the example and no other number of rows"):
         export_onnx(model, (torch.randn(4, 7, 8), torch.randn(7, 8)), tmp_path / "net.onnx")
+
+
+def test_layers_that_forward_takes_from_a_plain_list_are_exported(tmp_path):
+    class Listed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.Linear(6, 6), nn.Linear(6, 3)
+            self.stages = [(self.first, torch.relu), (self.second, torch.tanh)]
+
+        def forward(self, x):
+            for layer, activation in self.stages:
+                x = activation(layer(x))
+            return x
+
+    model, x = packed(Listed, Ternary()), features(6)
+    export_onnx(model, x, tmp_path / "net.onnx", exact=True)
+    assert largest_error(run(tmp_path / "net.onnx", x), model(x).detach()) < EXACT

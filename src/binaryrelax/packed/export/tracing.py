@@ -23,7 +23,11 @@ from binaryrelax.packed.export.agreement import Probes, make_probes
 from binaryrelax.packed.export.products import Use, use_of
 from binaryrelax.packed.layer import PackedLayer
 from binaryrelax.packed.layers import PackedConv2dSame
-from binaryrelax.packed.modules import name_of_place, replace_everywhere
+from binaryrelax.packed.modules import (
+    name_of_place,
+    replace_everywhere,
+    replace_in_containers,
+)
 from binaryrelax.packed.weights import PackedWeight
 from binaryrelax.quantizers.wrappers import plain_name, unwrapped
 
@@ -84,6 +88,7 @@ def trace(model: nn.Module, example_input: Tensor | tuple[Tensor, ...]) -> Trace
     dtypes, num_outputs = _probe(whole.network, layers, examples)
     probes = _probes(whole.network, examples, [*dtypes.values()])
     weights: dict[Any, TracedWeight] = {}
+    twins: dict[nn.Module, nn.Module] = {}
     for name, layer in layers.items():
         dtype = dtypes.get(name, layer.format.dtype)
         weight_name = _joined(plain_name(name), "weight")
@@ -92,7 +97,9 @@ def trace(model: nn.Module, example_input: Tensor | tuple[Tensor, ...]) -> Trace
         weights.setdefault(memory, traced)
         parameter = _joined(name_of_place(name), "weight")
         whole.index_of[parameter] = list(weights).index(memory)
-        replace_everywhere(whole, layer, _float_twin(layer, dtype))
+        twins[layer] = _float_twin(layer, dtype)
+        replace_everywhere(whole, layer, twins[layer])
+    replace_in_containers(whole, twins)
     inputs = list(weights.values())
     graph = _export(whole, examples, inputs, num_outputs)
     used = [replace(weight, use=use_of(graph.graph, weight.name)) for weight in inputs]
