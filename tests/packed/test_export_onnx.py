@@ -103,6 +103,7 @@ def test_networks_agree_with_the_packed_model_on_real_images(
         assert largest_error(run(tmp_path / "net.onnx", images()), model(images())) < EXACT
 
 
+@pytest.mark.slow
 def test_one_bit_resnet18_takes_less_than_3_mb_and_agrees(tmp_path):
     model = packed_network("resnet18", Binary())
     path = tmp_path / "net.onnx"

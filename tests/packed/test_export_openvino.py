@@ -99,6 +99,7 @@ def test_networks_agree_with_the_packed_model_on_real_images(
     assert_agrees(tmp_path / "net.xml", model, images(), EXACT)
 
 
+@pytest.mark.slow
 def test_one_bit_resnet18_takes_less_than_3_mb_and_agrees(tmp_path):
     model = packed_network("resnet18", Binary())
     path = tmp_path / "net.xml"
