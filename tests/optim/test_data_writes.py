@@ -17,11 +17,20 @@ from binaryrelax import (
     LinearMix,
     ProjectedGradient,
     Ternary,
-    measure,
     select_weights,
 )
 from tests.optim.sharded import sharded
-from tests.optim.toy import IMAGES, LABELS, loss_of, same_bits, sgd, small_network, train, wrapped
+from tests.optim.toy import (
+    IMAGES,
+    LABELS,
+    PASSING_OVER,
+    loss_of,
+    same_bits,
+    sgd,
+    small_network,
+    train,
+    wrapped,
+)
 from tests.ranks import run_on_ranks
 
 REFUSED = r"the values of (0.weight, )?3.weight are not those.*adopt_weights\(\) after$"
@@ -93,16 +102,7 @@ def test_weights_written_through_data_are_not_silently_thrown_away(write, num_st
     train(model, optimizer, 1)
 
 
-@pytest.mark.parametrize(
-    "act",
-    [
-        lambda optimizer: optimizer.prepare_step(),
-        lambda optimizer: optimizer.add_param_group({"params": [nn.Parameter(torch.ones(2))]}),
-        lambda optimizer: optimizer.step(lambda: 0.0),
-        measure,
-        lambda optimizer: optimizer.projected().__enter__(),
-    ],
-)
+@pytest.mark.parametrize("act", PASSING_OVER)
 def test_whatever_would_pass_over_data_writes_refuses(act):
     model, optimizer = trained()
     copy_others(model)

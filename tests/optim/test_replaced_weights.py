@@ -13,11 +13,10 @@ from binaryrelax import (
     Hard,
     ProjectedGradient,
     Ternary,
-    measure,
     select_weights,
 )
 from tests.optim.sharded import sharded
-from tests.optim.toy import loss_of, same_bits, sgd, small_network, train, wrapped
+from tests.optim.toy import PASSING_OVER, loss_of, same_bits, sgd, small_network, train, wrapped
 from tests.ranks import run_on_ranks
 
 REFUSED = r"^[A-Za-z()]+: the values of 0.weight, 3.weight are not those.*adopt_weights\(\) after$"
@@ -59,16 +58,7 @@ def test_loaded_weights_are_not_silently_overwritten(num_steps, schedule):
     assert optimizer.num_steps == num_steps
 
 
-@pytest.mark.parametrize(
-    "act",
-    [
-        lambda optimizer: optimizer.prepare_step(),
-        lambda optimizer: optimizer.add_param_group({"params": [nn.Parameter(torch.ones(2))]}),
-        lambda optimizer: optimizer.step(lambda: 0.0),
-        measure,
-        lambda optimizer: optimizer.projected().__enter__(),
-    ],
-)
+@pytest.mark.parametrize("act", PASSING_OVER)
 def test_whatever_would_overwrite_or_pass_over_them_refuses(act):
     model, optimizer = trained()
     load_others(model)

@@ -3,12 +3,20 @@
 import torch
 from torch import Tensor, nn
 
-from binaryrelax import BinaryRelax, GeometricGrowth, Schedule, Ternary, select_weights
+from binaryrelax import BinaryRelax, GeometricGrowth, Schedule, Ternary, measure, select_weights
 
 IMAGES = torch.randn(24, 2, 6, 6, generator=torch.Generator().manual_seed(0))
 LABELS = torch.randint(4, (24,), generator=torch.Generator().manual_seed(1))
 SHORT = GeometricGrowth.reaching(150.0, phase_one_steps=30, every=3)
 SHORTER = GeometricGrowth.reaching(150.0, phase_one_steps=8, every=3)  # ranks take slow steps
+
+PASSING_OVER = [  # what would overwrite weights that somebody else wrote, or pass over them
+    lambda optimizer: optimizer.prepare_step(),
+    lambda optimizer: optimizer.add_param_group({"params": [nn.Parameter(torch.ones(2))]}),
+    lambda optimizer: optimizer.step(lambda: 0.0),
+    measure,
+    lambda optimizer: optimizer.projected().__enter__(),
+]
 
 
 def small_network(seed: int = 0) -> nn.Sequential:
