@@ -15,16 +15,16 @@ demo: $(VENV)/.native  ## train five small networks in about two minutes; writes
 	$(BIN)/binaryrelax demo
 
 test: $(VENV)/.native check  ## linters, types and the fast tests, about five minutes
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests native/tests
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests lab/tests native/tests
 
 test-slow: $(VENV)/.native  ## the long tests, under forty minutes
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow tests native/tests
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow tests lab/tests native/tests
 
 test-peers: $(VENV)/.native $(VENV)/.peers  ## networks of Hugging Face's transformers, packed; installs it
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m peers tests/peers
 
 test-gpu: $(VENV)/.installed  ## the tests that need a CUDA device
-	$(BIN)/python -m pytest -m gpu tests/gpu
+	$(BIN)/python -m pytest -m gpu tests/gpu lab/tests/gpu
 
 check: $(VENV)/.installed  ## ruff and mypy
 	$(BIN)/ruff check .
@@ -36,11 +36,11 @@ bench: $(VENV)/.installed  ## for maintainers: renews benchmarks/results/project
 	$(BIN)/binaryrelax bench projection --out benchmarks/results/projection.json
 
 clean:  ## remove .venv and what the tools left behind
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info lab/*.egg-info lab/build
 
-$(VENV)/.installed: pyproject.toml constraints.txt | python-is-there
+$(VENV)/.installed: pyproject.toml lab/pyproject.toml constraints.txt | python-is-there
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[lab,dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[cli,dev]' -e ./lab
 	touch $@
 
 $(VENV)/.peers: $(VENV)/.installed

@@ -45,3 +45,17 @@ def test_links_lead_somewhere(page):
             goal = page.parent / target if target else page
             assert goal.exists(), target
             assert not anchor or anchor in anchors_of(goal), f"{target}#{anchor}"
+
+
+ROOMS = ("", "src/binaryrelax", "src/binaryrelax/optim", "lab/binaryrelax_lab")
+HOP = re.compile(r"^(?:pack|save|certify|load|export)? *([\w/]+\.py) +([\w.]+)", re.MULTILINE)
+
+
+def test_walks_lead_through_functions_that_are_there():
+    walks = (ROOT / "docs" / "walks.md").read_text()
+    hops = HOP.findall(walks)
+    assert len(hops) > 60
+    for file, name in hops:
+        [path] = [ROOT / room / file for room in ROOMS if (ROOT / room / file).is_file()][:1]
+        kind = r"(def|class) " + re.escape(name.split(".")[-1]) + r"\b"
+        assert re.search(kind, path.read_text()), f"{file}: {name}"

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 SOURCE = Path("/usr/share/datasets/fashion-mnist")
-TARGET = Path(__file__).parents[1] / "src/binaryrelax/lab/data/fashion_mnist.npz"
+TARGET = Path(__file__).parents[1] / "lab/binaryrelax_lab/data/fashion_mnist.npz"
 TRAIN_PER_CLASS = 1000
 TEST_PER_CLASS = 200
 FIXED_TIME = (1980, 1, 1, 0, 0, 0)  # the earliest a zip file can say

@@ -9,70 +9,26 @@ pictures in docs/images are drawn from such files too.
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
-from figures import (
-    cifar10,
-    comparisons,
-    convolutions,
-    demo,
-    findings,
-    packed,
-    pictures,
-    projection,
-    search,
-    step,
-    summary,
-    theory,
-    zoo,
-)
-from figures.common import ROOT
-from figures.pictures import PICTURES
+from binaryrelax_lab.report.figures import Evidence, all_pictures, stale_files
+from binaryrelax_lab.studies.theory.catalogue import PARTS
 
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
-SOURCES = (
-    *(demo, projection, step, convolutions, packed, zoo, theory),
-    *(cifar10, summary, comparisons, findings, search, pictures),
-)
-MARKED = re.compile(r"(<!-- figures: ([\w-]+) -->).*?<!-- end -->", re.DOTALL)
-SECTIONS: dict[str, Callable[[], str]] = {
-    name: section for source in SOURCES for name, section in source.SECTIONS.items()
-}
+ROOT = Path(__file__).parents[1]
 
 
 def main() -> int:
     """Fill all pages and draw all pictures; with --check, change nothing."""
     only_check = "--check" in sys.argv
-    wanted = {page: filled(page.read_text()).encode() for page in PAGES}
-    wanted |= {picture_file(name): picture.draw() for name, picture in PICTURES.items()}
-    stale = {
-        path: content
-        for path, content in wanted.items()
-        if not path.is_file() or path.read_bytes() != content
-    }
+    pictures = all_pictures({part.name: part.draw for part in PARTS if part.draw})
+    stale = stale_files(Evidence(ROOT), pictures)
     for path, content in stale.items():
         print(f"{path.relative_to(ROOT)}: {'out of date' if only_check else 'written'}")
         if not only_check:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
     return 1 if stale and only_check else 0
-
-
-def picture_file(name: str) -> Path:
-    """Where a picture is."""
-    return ROOT / "docs" / "images" / f"{name}.png"
-
-
-def filled(text: str) -> str:
-    """The page with every marked section made anew."""
-
-    def section(match: re.Match[str]) -> str:
-        return f"{match[1]}\n\n{SECTIONS[match[2]]()}\n\n<!-- end -->"
-
-    return MARKED.sub(section, text)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Takes random networks from packing to every engine and counts what came of it.
 
-    python tools/fuzz_networks.py --networks 500 --jobs 2 --out results/fuzz/networks.json
-    python tools/fuzz_networks.py --networks 1 --seed 17   # one network again, stage by stage
+    python -m tools.fuzz_networks --networks 500 --jobs 2 --out results/fuzz/networks.json
+    python -m tools.fuzz_networks --networks 1 --seed 17   # one network again, stage by stage
 
 Network K of a run is that of seed + K. Exit status 1 if one differs or crashes.
 """
@@ -23,12 +23,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
+import torch
+from tests.packed.random_networks import FINE, judge, reason
+from tests.support.done_once import read_sources_of_onnxscript_once
 
 PATIENCE = 180  # seconds for one network, far more than any should take
 PACKAGES = ("torch", "onnx", "onnxscript", "onnxruntime", "openvino", "safetensors")
-FINE = ("agrees", "refused")
 
 
 def main() -> int:
@@ -126,10 +126,6 @@ class Worker:
 
 def work(connection: Connection, export: bool) -> None:
     """The life of a worker: a seed comes in, a result goes out."""
-    import torch
-    from tests.done_once import read_sources_of_onnxscript_once
-    from tests.packed.random_networks import judge
-
     torch.set_num_threads(1)
     read_sources_of_onnxscript_once()
     with TemporaryDirectory() as folder, suppress(EOFError, BrokenPipeError):
@@ -141,7 +137,7 @@ def failures_of(result: dict[str, Any]) -> list[str]:
     """A line for each stage that failed, with a way to see it again."""
     return [
         f"{stage} {found['outcome']}: {found['detail']} [{', '.join(result['traits'])}]; "
-        f"python tools/fuzz_networks.py --seed {result['seed']} --networks 1"
+        f"python -m tools.fuzz_networks --seed {result['seed']} --networks 1"
         for stage, found in result["stages"].items()
         if found["outcome"] not in FINE
     ]
@@ -164,8 +160,6 @@ def report(result: dict[str, Any], number: int, total: int, seconds: float) -> N
 
 def counted(results: list[dict[str, Any]], seed: int) -> dict[str, Any]:
     """Outcomes by stage, refusals by reason, and how many networks had what."""
-    from tests.packed.random_networks import reason
-
     stages: dict[str, Counter[str]] = defaultdict(Counter)
     refusals: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for result in results:

@@ -1,6 +1,6 @@
 """Reads thousands of damaged and forged packed files and counts what came of it.
 
-    python tools/fuzz_packed.py --mutants 20000 --out results/fuzz/packed.json
+    python -m tools.fuzz_packed --mutants 20000 --out results/fuzz/packed.json
 
 Exit status 1 if a file crashed a reader, was accepted though changed, or took too much memory.
 """
@@ -12,17 +12,15 @@ import json
 import resource
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
-
-import safetensors  # noqa: E402
-import torch  # noqa: E402
-from tests.packed.damage import DAMAGE  # noqa: E402
-from tests.packed.mutants import fuzz, limit_memory, originals  # noqa: E402
+import safetensors
+import torch
+from tests.packed.damage import DAMAGE
+from tests.packed.mutants import fuzz, limit_memory, originals
 
 MEMORY = 256 * 2**20  # bytes that reading all files may take beyond what the process has
 
@@ -57,14 +55,11 @@ def counted(num_mutants: int, seed: int) -> dict[str, Any]:
         tally = fuzz(num_mutants, path, first_seed=seed)
         seconds = time.monotonic() - start
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - resident
-    totals: dict[str, int] = {}
-    for outcomes in tally.outcomes.values():
-        for outcome, count in outcomes.items():
-            totals[outcome] = totals.get(outcome, 0) + count
+    totals = sum((Counter(outcomes) for outcomes in tally.outcomes.values()), Counter())
     return {
         "mutants": num_mutants,
         "seed": seed,
-        "outcomes": totals,
+        "outcomes": dict(totals),
         "damage": {kind: dict(tally.outcomes[kind]) for kind in tally.outcomes if kind in DAMAGE},
         "forgery": {
             kind: dict(tally.outcomes[kind]) for kind in tally.outcomes if kind not in DAMAGE

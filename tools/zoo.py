@@ -1,7 +1,7 @@
 """Packs networks of other libraries and compares them with what they were.
 
-    python tools/zoo.py huggingface --out results/zoo/huggingface.json
-    python tools/zoo.py timm --only 'vit*' --device cuda --out results/zoo/timm.json
+    python -m tools.zoo huggingface --out results/zoo/huggingface.json
+    python -m tools.zoo timm --only 'vit*' --device cuda --out results/zoo/timm.json
 
 Exit status 1 if any network differs. tests/peers/comparison.py tells what is compared; torchvision,
 which timm needs, is no part of the tested set, so timm is for machines that have it.
@@ -22,18 +22,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
+import torch
+from tests.peers.comparison import compare
+from tests.peers.network import Network
 
-import torch  # noqa: E402
-from tests.peers.comparison import compare  # noqa: E402
-from tests.peers.network import Network  # noqa: E402
-
-import binaryrelax  # noqa: E402
-from binaryrelax import Binary, TernaryThreshold  # noqa: E402
-from binaryrelax.lab.engine.cpu_products import make_bf16_safe  # noqa: E402
-from binaryrelax.lab.engine.environment import describe_sources  # noqa: E402
-from binaryrelax.packed.engines import native  # noqa: E402
+import binaryrelax
+from binaryrelax import Binary, TernaryThreshold
+from binaryrelax.packed.engines import native
+from binaryrelax_lab.engine.bf16_on_cpu import make_bf16_safe
+from binaryrelax_lab.engine.environment import describe_sources
+from binaryrelax_lab.studies.bench.timing import describe_cpu
 
 LIBRARIES = {
     "huggingface": "tests.peers.transformers_networks",
@@ -86,18 +84,11 @@ def environment(device: str) -> dict[str, Any]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "native": native() is not None,
-        "device": torch.cuda.get_device_name(device) if on_gpu else _cpu_name(),
+        "device": torch.cuda.get_device_name(device) if on_gpu else describe_cpu()["cpu"],
         "threads": torch.get_num_threads(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         **describe_sources(Path(binaryrelax.__file__)),
     }
-
-
-def _cpu_name() -> str:
-    file = Path("/proc/cpuinfo")
-    lines = file.read_text().splitlines() if file.is_file() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import binaryrelax_native as native
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
-from reference import (
+from native.tests.reference import (
     Window,
     assert_within,
     byte_values,

@@ -4,7 +4,14 @@ import binaryrelax_native as native
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
-from reference import assert_within, byte_values, pack, random_codes, relative_error, weights_of
+from native.tests.reference import (
+    assert_within,
+    byte_values,
+    pack,
+    random_codes,
+    relative_error,
+    weights_of,
+)
 
 SETS = native.instruction_sets()
 SHAPES = [

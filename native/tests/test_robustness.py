@@ -9,7 +9,7 @@ import threading
 import binaryrelax_native as native
 import numpy as np
 import pytest
-from reference import pack, random_codes
+from native.tests.reference import pack, random_codes
 
 RNG = np.random.default_rng(0)
 ONE = np.ones(1, np.float32)

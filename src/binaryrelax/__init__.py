@@ -1,5 +1,9 @@
 """Train PyTorch networks whose weights take 1 or 2 bits: the public names."""
 
+from binaryrelax.export import (
+    export_onnx as export_onnx,
+    export_openvino as export_openvino,
+)
 from binaryrelax.optim import (
     BinaryRelax as BinaryRelax,
     GeometricGrowth as GeometricGrowth,
@@ -28,8 +32,6 @@ from binaryrelax.packed import (
     PackedLayer as PackedLayer,
     PackedLinear as PackedLinear,
     certify as certify,
-    export_onnx as export_onnx,
-    export_openvino as export_openvino,
     load_packed as load_packed,
     pack as pack,
     save_packed as save_packed,

@@ -25,7 +25,7 @@ from binaryrelax import (
     measure,
     select_weights,
 )
-from binaryrelax.optim.finiteness import CALLS_BETWEEN_READS
+from binaryrelax.optim.device_flags import CALLS_BETWEEN_READS
 
 pytestmark = [
     pytest.mark.gpu,

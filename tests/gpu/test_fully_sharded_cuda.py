@@ -18,8 +18,8 @@ from binaryrelax import (
     measure,
     select_weights,
 )
-from binaryrelax.optim.finiteness import CALLS_BETWEEN_READS
-from binaryrelax.quantizers.dtensors import is_dtensor, whole
+from binaryrelax.optim.device_flags import CALLS_BETWEEN_READS
+from binaryrelax.quantizers.sharded_weights import is_dtensor, whole
 
 pytestmark = [
     pytest.mark.gpu,

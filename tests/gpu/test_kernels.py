@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from binaryrelax import Binary, PerLayer, Ternary, TernaryThreshold
-from binaryrelax.lab.models import build_network
+from binaryrelax_lab.models import build_network
 from tests.kernels.lockstep import (
     NAN_OF_CUDA,
     QUANTIZERS,

@@ -15,7 +15,7 @@ from binaryrelax import (
     measure,
     select_weights,
 )
-from binaryrelax.optim.flags import CALLS_BETWEEN_READS
+from binaryrelax.optim.device_flags import CALLS_BETWEEN_READS
 from tests.gpu.test_cuda import backward, network, problem, wrapped
 
 pytestmark = [

@@ -20,7 +20,7 @@ from tests.kernels.exact import Cut, cut_of, value_ratio
 from tests.quantizers.cases import same_bits, ulps_apart, with_granularity
 
 pytest.importorskip("triton", reason="the kernels are written in Triton")
-from binaryrelax.kernels.fused import (
+from binaryrelax.kernels.fused_relaxation import (
     FusedRelaxation,
     is_fusible as is_fusible,
 )

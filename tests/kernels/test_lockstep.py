@@ -77,7 +77,7 @@ def test_layers_and_chunks_of_a_network_share_each_launch(quantizer):
 @pytest.mark.parametrize("quantizer", [Binary(), TernaryThreshold(), Ternary()], ids=repr)
 def test_chunks_of_several_tiles(quantizer, monkeypatch):
     """Millions of weights make larger chunks; here a few thousand do."""
-    monkeypatch.setattr("binaryrelax.kernels.rows.TARGET_CHUNKS", 1)
+    monkeypatch.setattr("binaryrelax.kernels.row_table.TARGET_CHUNKS", 1)
     twin = Twin(quantizer, [random_weights(12_345), random_weights(3, 5)])
     assert twin.fused.rows.chunk_size == 16_384
     assert_lockstep(twin, mixes=(0.3,))

@@ -39,7 +39,7 @@ def search_as_large_rows(monkeypatch):
     if not IS_INTERPRETED:
         pytest.skip("a compiled kernel holds the constant; tests/gpu has rows of that size")
     monkeypatch.setattr("binaryrelax.kernels.ternary_bins.SMALL_ROW", 0)
-    monkeypatch.setattr("binaryrelax.kernels.fused.LONG_ON_AVERAGE", 0)
+    monkeypatch.setattr("binaryrelax.kernels.fused_relaxation.LONG_ON_AVERAGE", 0)
 
 
 @pytest.mark.parametrize("is_large", [False, True], ids=["small rows", "large rows"])

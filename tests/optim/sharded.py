@@ -3,7 +3,7 @@
 import torch
 
 from binaryrelax import BinaryRelax, Ternary, select_weights
-from binaryrelax.quantizers.dtensors import whole
+from binaryrelax.quantizers.sharded_weights import whole
 from tests.optim.toy import SHORT, sgd, small_network
 
 

@@ -31,7 +31,7 @@ from tests.optim.toy import (
     train,
     wrapped,
 )
-from tests.ranks import run_on_ranks
+from tests.support.ranks import run_on_ranks
 
 REFUSED = r"the values of (0.weight, )?3.weight are not those.*adopt_weights\(\) after$"
 

@@ -7,7 +7,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from binaryrelax import BinaryRelax, GeometricGrowth, Ternary, select_weights
 from tests.optim.toy import sgd, small_network
-from tests.ranks import run_on_ranks
+from tests.support.ranks import run_on_ranks
 
 SCHEDULE = GeometricGrowth.reaching(150.0, phase_one_steps=6, every=1)
 

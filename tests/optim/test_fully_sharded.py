@@ -22,10 +22,10 @@ from binaryrelax import (
     monitor,
     select_weights,
 )
-from binaryrelax.quantizers.dtensors import whole
+from binaryrelax.quantizers.sharded_weights import whole
 from tests.optim.sharded import equal, shard_network, sharded, snapshot
 from tests.optim.toy import SHORT, SHORTER, loss_of, sgd, small_network, train, wrapped
-from tests.ranks import run_on_ranks
+from tests.support.ranks import run_on_ranks
 
 BASES = {"sgd": sgd, "adamw": lambda model: AdamW(model.parameters(), lr=0.01)}
 BY_BITS = (Ternary(), Uniform(bits=3), Ternary(granularity=PerChannel()))

@@ -1,3 +1,5 @@
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -89,3 +91,11 @@ def test_converted_models_are_refused():
     optimizer.zero_grad()
     with pytest.raises(ValueError, match=r"ProjectedGradient: 0.weight, 3.weight changed dtype"):
         optimizer.step()
+
+
+def test_a_copy_still_starts_at_x():
+    model, optimizer = loaded()
+    model, optimizer = copy.deepcopy((model, optimizer))
+    train(model, optimizer, 1)  # weights of somebody else are where the step starts
+    y = optimizer.float_weights[model[0].weight]
+    assert bool((y > 5).all())

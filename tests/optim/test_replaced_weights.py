@@ -17,7 +17,7 @@ from binaryrelax import (
 )
 from tests.optim.sharded import sharded
 from tests.optim.toy import PASSING_OVER, loss_of, same_bits, sgd, small_network, train, wrapped
-from tests.ranks import run_on_ranks
+from tests.support.ranks import run_on_ranks
 
 REFUSED = r"^[A-Za-z()]+: the values of 0.weight, 3.weight are not those.*adopt_weights\(\) after$"
 

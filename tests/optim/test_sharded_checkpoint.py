@@ -11,7 +11,7 @@ from torch.optim import SGD, AdamW
 from binaryrelax import Binary, Hard
 from tests.optim.sharded import equal, sharded, snapshot
 from tests.optim.toy import SHORT, SHORTER, loss_of, sgd, small_network, train, wrapped
-from tests.ranks import run_on_ranks
+from tests.support.ranks import run_on_ranks
 
 BASES = {
     "sgd": sgd,

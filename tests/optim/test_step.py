@@ -278,6 +278,24 @@ class Nowhere(Schedule):
         return -1.0
 
 
+class Falling(Schedule):
+    def __call__(self, step):
+        return 1.0 if step < 2 else -1.0
+
+
+def test_a_lambda_that_is_none_is_refused_before_anything_moves():
+    model = small_network()
+    optimizer = wrapped(model, schedule=Falling())
+    train(model, optimizer, 2)
+    held = copy.deepcopy((model.state_dict(), optimizer.state_dict()["state"]))
+    for act in (optimizer.step, optimizer.prepare_step):
+        with pytest.raises(ValueError, match=r"Falling.* gave the strength -1"):
+            act()
+    now = (model.state_dict(), optimizer.state_dict()["state"])
+    torch.testing.assert_close(now, held, rtol=0, atol=0)
+    assert optimizer.num_steps == 2
+
+
 @pytest.mark.parametrize(
     ("build", "message"),
     [

@@ -1,5 +1,5 @@
 """Exports to ONNX are many here: what is the same in each of them is found out once."""
 
-from tests.done_once import read_sources_of_onnxscript_once
+from tests.support.done_once import read_sources_of_onnxscript_once
 
 read_sources_of_onnxscript_once()

@@ -53,7 +53,7 @@ from tests.packed.cases import (
     seeded,
     small_network,
 )
-from tests.ranks import run_on_ranks
+from tests.support.ranks import run_on_ranks
 
 
 @pytest.fixture(autouse=True)

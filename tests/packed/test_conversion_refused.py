@@ -18,7 +18,7 @@ from binaryrelax import (
     select_weights,
 )
 from binaryrelax.packed import PackedLinear
-from binaryrelax.quantizers.layers import type_name
+from binaryrelax.quantizers.quantizable_layers import type_name
 from tests.packed.cases import (
     pack_refused,
     put_in_q,

@@ -73,7 +73,8 @@ def test_twenty_thousand_mutants_neither_crash_nor_deceive_nor_take_memory(tmp_p
     out = tmp_path / "packed.json"
     arguments = ["--mutants", str(NUM_MUTANTS), "--out", str(out)]
     done = subprocess.run(
-        [sys.executable, str(ROOT / "tools" / "fuzz_packed.py"), *arguments],
+        [sys.executable, "-m", "tools.fuzz_packed", *arguments],
+        cwd=ROOT,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         timeout=280,
         capture_output=True,

@@ -6,7 +6,7 @@ import torch
 
 from binaryrelax import Binary, PackedFileError, PerChannel, PerGroup, Ternary, Uniform
 from binaryrelax.packed.manifest import LayerEntry, Manifest, digest_of_tensors
-from binaryrelax.packed.weights import pack_weight
+from binaryrelax.packed.packed_weight import pack_weight
 from tests.quantizers.cases import ALL_QUANTIZERS, random_weights
 
 DIGEST = "0123456789abcdef" * 4

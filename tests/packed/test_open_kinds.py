@@ -25,7 +25,7 @@ from binaryrelax import (
     select_weights,
 )
 from binaryrelax.packed.manifest import LayerEntry, Manifest
-from binaryrelax.packed.weights import pack_weight
+from binaryrelax.packed.packed_weight import pack_weight
 from tests.packed.cases import inputs, same_snapshot, same_tensor, seeded, snapshot
 
 

@@ -1,6 +1,6 @@
 """Random networks from packing to every engine: they agree, or are refused. See random_networks.
 
-CI takes the first twentieth of what ``tools/fuzz_networks.py --networks 500`` takes in full.
+CI takes the first twentieth of what ``python -m tools.fuzz_networks --networks 500`` takes in full.
 """
 
 import json
@@ -26,7 +26,6 @@ from tests.packed.random_networks import (
 )
 
 ROOT = Path(__file__).parents[2]
-TOOL = ROOT / "tools" / "fuzz_networks.py"
 NUM_NETWORKS = 25
 PLAIN = 1  # the seed of a network of which every stage agrees
 
@@ -39,7 +38,7 @@ def failures(result: dict) -> list[str]:
 @pytest.mark.parametrize("seed", range(NUM_NETWORKS, NUM_NETWORKS + 12))  # the slow test has others
 def test_networks_pack_save_and_load_or_are_refused(seed, tmp_path):
     result = judge(seed, tmp_path, export=False)
-    again = f"python tools/fuzz_networks.py --seed {seed} --networks 1"
+    again = f"python -m tools.fuzz_networks --seed {seed} --networks 1"
     assert not failures(result), f"{result['traits']}; to repeat it: {again}"
 
 
@@ -123,8 +122,10 @@ def test_reasons_hold_no_names_and_numbers():
 def test_a_twentieth_of_the_networks_agree_in_every_engine(tmp_path):
     """In processes of their own: an engine may die of what it is given."""
     out = tmp_path / "networks.json"
+    arguments = ["--networks", str(NUM_NETWORKS), "--out", str(out)]
     done = subprocess.run(
-        [sys.executable, str(TOOL), "--networks", str(NUM_NETWORKS), "--out", str(out)],
+        [sys.executable, "-m", "tools.fuzz_networks", *arguments],
+        cwd=ROOT,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         timeout=600,
         capture_output=True,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from binaryrelax.lab.engine.cpu_products import make_bf16_safe
+from binaryrelax_lab.engine.bf16_on_cpu import make_bf16_safe
 
 
 @pytest.fixture(scope="session", autouse=True)

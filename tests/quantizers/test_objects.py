@@ -19,7 +19,10 @@ from binaryrelax.quantizers import (
     Ternary,
     TernaryThreshold,
     Uniform,
+    public_granularities,
+    public_quantizers,
 )
+from binaryrelax.quantizers.kinds import granularity_from_plain
 
 from .cases import (
     ALL_QUANTIZERS,
@@ -144,3 +147,21 @@ def test_numbers_of_other_types_become_plain_ones(kind):
     given, plain = kind(np.int64(3)), kind(3)
     assert given == plain and repr(given) == repr(plain)
     assert json.dumps(vars(given), default=repr) == json.dumps(vars(plain), default=repr)
+
+
+def test_every_kind_with_a_public_name_is_tested():
+    assert {type(quantizer) for quantizer in ALL_QUANTIZERS} == {*public_quantizers().values()}
+    assert {type(granularity) for granularity in GRANULARITIES} == {
+        *public_granularities().values()
+    }
+
+
+@pytest.mark.parametrize("granularity", GRANULARITIES, ids=repr)
+def test_granularities_come_back_from_what_files_call_them(granularity):
+    assert granularity_from_plain(granularity.to_plain()) == granularity
+
+
+@pytest.mark.parametrize("value", ["group", "", None, True, 3.0, [], "PerLayer()"], ids=repr)
+def test_a_granularity_that_no_file_can_hold_is_not_guessed(value):
+    with pytest.raises(ValueError, match="no granularity is called"):
+        granularity_from_plain(value)

@@ -153,6 +153,41 @@ def test_a_subclass_with_other_groups_than_its_base_is_refused(own, base):
         assert "derive it from Granularity" in text
 
 
+@pytest.mark.parametrize("claim", ["is_one_scale", "is_constant_in_rows"])
+def test_attributes_that_its_groups_belie_are_refused(claim):
+    """Kernels go by them and do not ask for rows."""
+    halves = type("Halves", (Halves,), {claim: True})()
+    for text in refusals(Binary(granularity=halves)):
+        assert "Halves() of a weight of shape (4, 6): its attributes say that" in text
+        assert "its rows() have 12" in text
+
+
+def test_groups_that_reach_into_the_next_row_are_not_within_rows():
+    """A sharded weight goes by that: each process would find a scale of its own."""
+    halves = type("Halves", (Halves,), {"is_within_rows": True})()
+    for text in refusals(Binary(granularity=halves)):
+        assert "its attributes say that no two rows share a scale" in text
+        assert "groups of 12 weights do not divide rows of 6" in text
+
+
+class OneScale(Granularity):
+    """A granularity of the user's own that says what it is."""
+
+    is_one_scale = is_constant_in_rows = True
+
+    def rows(self, w):
+        return w.reshape(1, -1)
+
+    def broadcast(self, scale, w):
+        return scale.reshape(())
+
+
+def test_attributes_that_its_groups_bear_out_are_taken():
+    w = random_weights(4, 6)
+    expected = Ternary(granularity=PerLayer()).project(w)
+    assert same_bits(Ternary(granularity=OneScale()).project(w), expected)
+
+
 @pytest.mark.parametrize("shape", [(4, 6), (2, 3, 2, 2), (8,)], ids=str)
 def test_a_granularity_of_ones_own_projects_group_by_group(shape):
     w = random_weights(*shape)

@@ -18,10 +18,10 @@ from binaryrelax import (
     Uniform,
     distance,
 )
-from binaryrelax.quantizers.dtensors import shards_of
+from binaryrelax.quantizers.sharded_weights import shards_of
 from tests.quantizers.adversarial import KINDS, magnitudes_of_kind
 from tests.quantizers.cases import same_bits
-from tests.ranks import run_on_ranks
+from tests.support.ranks import run_on_ranks
 
 TERNARY_LEVELS = torch.tensor([0.0, 1.0], dtype=torch.float64)
 SUMMED = (Binary(), TernaryThreshold(), OneStepLloyd(bits=3))  # float64 sums in another order

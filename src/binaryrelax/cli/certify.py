@@ -10,9 +10,10 @@ from rich.console import Console
 from rich.table import Table
 
 from binaryrelax import Certificate, certify as certify_file
+from binaryrelax.cli.console import say
 from binaryrelax.cli.errors import one_line_errors
 from binaryrelax.cli.options import DataOption, DebugOption, DownloadOption
-from binaryrelax.cli.speech import say
+from binaryrelax.cli.plugins import Plugins
 
 MOST_LEVELS = 7  # of a codebook that is shown in full
 
@@ -40,10 +41,11 @@ def certify(
     console = Console()
     if (data or download) and not accuracy:
         raise typer.BadParameter("images are for --accuracy, which is not there")
-    with one_line_errors(debug or context.obj):
+    with one_line_errors(context, debug):
         certificate = certify_file(file)
         # Missing images are an error before the table, not after it.
-        trial = _trial(file, data, download) if accuracy and certificate.ok else None
+        plugins = context.obj.plugins
+        trial = _trial(plugins, file, data, download) if accuracy and certificate.ok else None
         if certificate.layers:
             table = _table(certificate)
             # Figures cut off at the edge of a narrow terminal would be worse than wrapped lines.
@@ -54,23 +56,21 @@ def certify(
         for line in _summary(certificate):
             say(console, line)
         if trial:
-            say(console, trial())
+            percent, num_images = trial()
+            say(console, f"accuracy  {percent:.2f} % of {num_images:,} test images")
 
 
-def _trial(file: Path, data: Path | None, download: bool) -> Callable[[], str]:
-    """Tries the network on the test images, on a CPU, from its packed weights; all is there."""
-    from binaryrelax.lab.data import load_dataset
-    from binaryrelax.lab.engine import Machine
-    from binaryrelax.lab.packing import accuracy_of, load_packed_run
-
-    model, dataset = load_packed_run(file)
-    images = load_dataset(dataset, data=data, download=download)
-
-    def accuracy() -> str:
-        share = accuracy_of(model, images, Machine())
-        return f"accuracy  {share:.2f} % of {images.num_test:,} test images"
-
-    return accuracy
+def _trial(
+    plugins: Plugins, file: Path, data: Path | None, download: bool
+) -> Callable[[], tuple[float, int]]:
+    """Loads network and images; what it gives tries the one on the others."""
+    network = plugins.find_network(file)
+    if network is None:
+        raise ValueError(
+            f"{file} does not say which network it holds, or of one that nobody here can build "
+            "(binaryrelax-lab knows those of its recipes): --accuracy cannot try it"
+        )
+    return network.accuracy(data, download)
 
 
 def _table(certificate: Certificate) -> Table:

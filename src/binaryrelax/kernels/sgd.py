@@ -1,18 +1,41 @@
-"""SGD's settings, gradients and velocities, as the arguments of kernels that take its step."""
+"""The step of plain SGD on y (eq. 10), taken on the way by the first kernel that reads y.
+
+To read y once more, only to find its scale, would cost as much as all else that the kernel does.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import torch
+import triton
+import triton.language as tl
 from torch import Tensor
 
-from binaryrelax.kernels.rows import RowTable
+from binaryrelax.kernels.row_table import RowTable
 
 NUM_STAGES = 8  # a captured graph needs one; memory is hard to get while capturing
 ALIGNMENT = 16  # bytes of the widest load
 NO_NUMBERS = (0.0, 0.0, 0.0)  # settings for a kernel that takes no step
 NO_DESCENT, PLAIN, HEAVY_BALL, NESTEROV = 0, 1, 2, 3  # how y moves, as the kernels know it
+_HEAVY_BALL, _NESTEROV = tl.constexpr(HEAVY_BALL), tl.constexpr(NESTEROV)
+
+
+@triton.jit
+def descend(
+    y, gradient, velocity, at, inside, lr, momentum, undamped, weight_decay, DESCENT: tl.constexpr
+):
+    """y <- y - lr * direction, as ``torch.optim.SGD`` does it; returns the new y."""
+    old = tl.load(y + at, mask=inside, other=0.0)
+    direction = tl.load(gradient + at, mask=inside, other=0.0) + weight_decay * old
+    if DESCENT >= _HEAVY_BALL:
+        before = tl.load(velocity + at, mask=inside, other=0.0)
+        after = momentum * before + undamped * direction
+        tl.store(velocity + at, after, mask=inside)
+        direction = direction + momentum * after if DESCENT == _NESTEROV else after
+    new = old - lr * direction
+    tl.store(y + at, new, mask=inside)
+    return new
 
 
 @dataclass(frozen=True)

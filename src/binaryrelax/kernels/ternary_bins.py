@@ -16,8 +16,8 @@ from binaryrelax.kernels.chunks import (
     row_address,
     row_length,
 )
-from binaryrelax.kernels.descent import descend
-from binaryrelax.kernels.ternary_waiting import topmost_interval
+from binaryrelax.kernels.sgd import descend
+from binaryrelax.kernels.ternary_intervals import topmost_interval
 
 COARSE_EDGES = tl.constexpr(8)
 # All edges in order: 0, three coarse ones, the two of the bins, five coarse ones, the end.
@@ -45,7 +45,7 @@ def count_around_guess(
     """Counts bins around half the scale that each row had before, and sums for edges elsewhere.
 
     For an edge e that is D(e), the sum of max(|y|, e) - e; see ``ternary_search``. With DESCENT, y
-    takes its step before (``descent``).
+    takes its step before (``sgd.descend``).
     """
     chunk = chunk_of_program(BACKWARDS)
     row = tl.load(row_of_chunk + chunk)

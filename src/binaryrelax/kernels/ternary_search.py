@@ -37,7 +37,7 @@ from binaryrelax.kernels.ternary_bins import (
     fill_topmost,
     guess_of,
 )
-from binaryrelax.kernels.ternary_waiting import DEPTH, push_suspects, topmost_interval
+from binaryrelax.kernels.ternary_intervals import DEPTH, push_suspects, topmost_interval
 
 SLACK = tl.constexpr(1e-12)  # far above the rounding of float64 sums
 COARSE_SLACK = tl.constexpr(4e-5)  # twice the most that float32 sums can be off

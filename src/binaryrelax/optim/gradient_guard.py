@@ -1,4 +1,4 @@
-"""Stops optimizers that would differentiate gradients at other weights than they belong to."""
+"""Who else looks at the gradients while base steps: some may not, for others room is made."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 from torch import Tensor
-from torch.optim import Optimizer
+from torch.optim import Optimizer, optimizer as optimizer_module
 from torch.utils.hooks import RemovableHandle
 
 
@@ -53,3 +53,14 @@ def guarded_gradients(base: Optimizer) -> Iterator[GradientGuard]:
         yield guard
     finally:
         guard.take_down()
+
+
+def has_hooks(base: Optimizer) -> bool:
+    """Whether someone looks at base's gradients, and may change them, when it steps."""
+    everywhere = vars(optimizer_module)
+    return bool(
+        base._optimizer_step_pre_hooks
+        or base._optimizer_step_post_hooks
+        or everywhere.get("_global_optimizer_pre_hooks")
+        or everywhere.get("_global_optimizer_post_hooks")
+    )

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from binaryrelax.optim.optimizer import BinaryRelax
 from binaryrelax.quantizers import Quantizer
-from binaryrelax.quantizers.dtensors import local_part, shards_of, whole
-from binaryrelax.quantizers.shards import Shards
+from binaryrelax.quantizers.sharded_weights import Shards, local_part, shards_of, whole
 
 Iterate = dict[Tensor, Tensor]
 

@@ -5,23 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from binaryrelax.optim.arguments import (
+from binaryrelax.optim.argument_checks import (
     refuse_unfit,
+    refuse_unheld,
     refuse_wrong_arguments,
     refuse_wrong_weights,
     warn_of_half_precision,
 )
-from binaryrelax.optim.checkpoint import described_groups, join_state, makes_state, split_state
-from binaryrelax.optim.fused import has_hooks
-from binaryrelax.optim.gradient_guard import guarded_gradients
-from binaryrelax.optim.relaxed_weights import RelaxedWeights
+from binaryrelax.optim.device_flags import is_capturing
+from binaryrelax.optim.gradient_guard import guarded_gradients, has_hooks
+from binaryrelax.optim.relaxed_weights import AT_FLOAT_WEIGHTS, RelaxedWeights, StartingPoint
 from binaryrelax.optim.schedules import Schedule
+from binaryrelax.optim.state_dict import described_groups, join_state, makes_state, split_state
 from binaryrelax.quantizers import Quantizer
 
 Closure = Callable[[], float]
@@ -48,16 +49,20 @@ class BinaryRelax(Optimizer):
             be given either optimizer; its ``step`` must not be called any more.
         weights: parameter -> quantizer, as ``select_weights`` gives it.
         schedule: λ as a function of the step, such as ``GeometricGrowth(...)`` or ``Hard()``.
+        starting_point: what ``base`` moves into the next y; for ``ProjectedGradient``.
     """
 
-    _kind_of_weights: ClassVar[type[RelaxedWeights]] = RelaxedWeights  # of which base moves y
-
     def __init__(
-        self, base: Optimizer, weights: Mapping[Tensor, Quantizer], schedule: Schedule
+        self,
+        base: Optimizer,
+        weights: Mapping[Tensor, Quantizer],
+        schedule: Schedule,
+        *,
+        starting_point: StartingPoint = AT_FLOAT_WEIGHTS,
     ) -> None:
         refuse_wrong_arguments(type(self).__name__, base, weights, schedule, BinaryRelax)
         self.base, self.schedule = base, schedule
-        self._weights = self._kind_of_weights(base)
+        self._weights = RelaxedWeights(base, starting_point)
         self.quantizers, self.names = self._weights.quantizers, self._weights.names
         self.num_steps = 0
         self.num_rewrites = 0  # how often x was written anew from other y, without a step
@@ -101,24 +106,13 @@ class BinaryRelax(Optimizer):
                 weight on the CPU has a gradient that is NaN or infinite: nothing has moved. Or some
                 y became so. On CUDA the error may come some steps late. The parameters are named.
         """
-        self._refuse_inside_projected("step")
-        weights, is_capturing = self._weights, _is_capturing()
-        if not is_capturing and closure is None and makes_state(self):
-            with weights.written.restored():  # nothing moves
-                self.base.step()
-            return None
-        kept = weights.copies_to_restore()
-        if not is_capturing:
-            self._refuse_to_move()
-        weights.written.look()
-        if closure is None and not has_hooks(self.base):  # they could mend gradients yet
-            weights.watch.look_at_gradients()
-        with weights.lent_to_base(kept, has_closure=closure is not None) as copied:
-            loss = self._step_base(closure)  # eq. 10: momentum and weight decay act on y
-            weights.watch.look(copied)
-            if not is_capturing:
-                self._advance()
-        weights.relax()  # eq. 11
+        if closure is None and makes_state(self):
+            return self._make_state()
+        self._refuse_to_step(closure)
+        with self._weights.lent_to_base(has_closure=closure is not None):  # p <- y
+            loss = self._step_base(closure)  # eq. 10: y <- y - lr * gradient at x
+        self._advance()  # k <- k + 1, and its λ
+        self._weights.relax()  # eq. 11: p <- x
         return loss
 
     def prepare_step(self) -> None:
@@ -126,7 +120,7 @@ class BinaryRelax(Optimizer):
 
         The host writes λ/(λ+1) into a scalar on the device, where the captured step reads it.
         """
-        self._refuse_to_move()
+        self._weights.refuse_to_move(type(self).__name__)
         self._advance()
 
     @torch.no_grad()
@@ -144,7 +138,7 @@ class BinaryRelax(Optimizer):
 
     def refuse_non_finite(self) -> None:
         """Raise ValueError if some y became NaN or infinite; waits for the device."""
-        self._weights.watch.read(wait=True)
+        self._weights.watch.refuse_found(wait=True)
 
     def refuse_replaced(self, call: str) -> None:
         """Raise ValueError, named after ``call``, if others wrote weights; waits for the device."""
@@ -189,7 +183,7 @@ class BinaryRelax(Optimizer):
         and the number of steps are in the groups. Of weights loaded later it has the old y.
         """
         self.refuse_non_finite()
-        self._weights.refuse_overwritten("state_dict()", wait=True)
+        self._weights.foreign_writes.refuse_overwritten("state_dict()", wait=True)
         own, base = super().state_dict(), self.base.state_dict()
         return join_state(own, base, self._indexed_float_weights(), self._description())
 
@@ -211,9 +205,8 @@ class BinaryRelax(Optimizer):
         self.num_steps = state_dict["param_groups"][0]["relax_steps"]
         self.num_rewrites += 1
         self._weights.watch.forget()
-        self._weights.written.forget()
-        self._set_strength(self.strength)
-        self._weights.relax_anew()
+        self._weights.foreign_writes.forget()
+        self._relax_anew()
 
     def _share_with_base(self) -> None:
         """One list of groups, so that a scheduler reaches both optimizers, and one state.
@@ -232,40 +225,53 @@ class BinaryRelax(Optimizer):
         names = getattr(given, "names", {})
         labels = {w: names.get(w, f"weight {i} of {len(given)}") for i, w in enumerate(given)}
         weights = {w: q for w, q in given.items() if w not in self.quantizers}
-        held = set(self._parameters())
         for weight, quantizer in weights.items():
-            if weight not in held:
-                raise ValueError(
-                    f"{labels[weight]} of shape {tuple(weight.shape)} is not held by "
-                    f"{type(self.base).__name__}: hand it that parameter too, or keep it float"
-                )
+            refuse_unheld(weight, self.base, labels[weight])
             refuse_unfit(weight, quantizer, labels[weight])
         warn_of_half_precision([labels[w] for w in weights if w.dtype.itemsize < 4])
         self.refuse_non_finite()
         self.refuse_replaced(type(self).__name__)
         self._weights.add(weights, labels, getattr(given, "sharded_modules", ()))
-        self._set_strength(self.strength)
+        self._relax_anew()
+
+    def _relax_anew(self) -> None:
+        """x from y with the λ of the last step, when either may be new."""
+        self._weights.set_strength(self._strength_of(max(self.num_steps - 1, 0)))
         self._weights.relax_anew()
 
-    def _parameters(self) -> Iterator[Tensor]:
-        for group in self.param_groups:
-            yield from group["params"]
+    def _make_state(self) -> float | None:
+        """A step of ``base`` by which it makes its state; nothing moves."""
+        self._refuse_inside_projected("step")
+        with self._weights.foreign_writes.undone():
+            self.base.step()
+        return None
 
-    def _refuse_to_move(self) -> None:
-        """Raise ValueError if y is known to be lost, or x is not what the last step wrote."""
-        self._weights.watch.read(wait=False)
-        self._weights.refuse_replaced_before_step(type(self).__name__)
+    def _refuse_to_step(self, closure: Closure | None) -> None:
+        """Raise unless a step may begin. Nothing has moved then; what devices tell comes late."""
+        self._refuse_inside_projected("step")
+        if not is_capturing():  # else prepare_step asks, before each replay
+            self._weights.refuse_to_move(type(self).__name__)
+            self._strength_of(self.num_steps)
+        self._weights.foreign_writes.look()
+        if closure is None and not has_hooks(self.base):  # they could mend gradients yet
+            self._weights.watch.refuse_bad_gradients()
 
     def _advance(self) -> None:
-        self._set_strength(self.schedule(self.num_steps))
+        """On to the next step's λ; not while a step is captured, which is none."""
+        if is_capturing():  # prepare_step comes here before each replay
+            return
+        self._weights.set_strength(self._strength_of(self.num_steps))
         self.num_steps += 1
 
-    def _set_strength(self, strength: float) -> None:
+    def _strength_of(self, step: int) -> float:
+        """The λ with which step number ``step`` writes x."""
+        strength = self.schedule(step)
         if not strength >= 0:
             raise ValueError(f"{self.schedule!r} gave the strength {strength}: must be >= 0")
-        self._weights.fill_mix(strength)
+        return strength
 
     def _step_base(self, closure: Closure | None) -> float | None:
+        """Base's step; a closure is evaluated at x, however often base calls it."""
         with guarded_gradients(self.base) as guard:
             if closure is None:
                 return self.base.step()
@@ -290,15 +296,12 @@ class BinaryRelax(Optimizer):
         return described_groups(self.param_groups, self.quantizers, self.names, shared)
 
     def _indexed_float_weights(self) -> dict[int, Tensor]:
-        indexed = enumerate(self._parameters())
-        return {i: self._weights.float_weights[p] for i, p in indexed if p in self.quantizers}
+        parameters = [parameter for group in self.param_groups for parameter in group["params"]]
+        y_of = self._weights.float_weights
+        return {i: y_of[p] for i, p in enumerate(parameters) if p in y_of}
 
     def __getstate__(self) -> dict[str, Any]:
         self._refuse_inside_projected("__getstate__")  # a copy would not find back to x
         own = ("base", "schedule", "quantizers", "names", "num_steps", "num_rewrites", "_weights")
         kept = {name: self.__dict__[name] for name in own}
         return {**super().__getstate__(), **kept, "_num_projected": 0}
-
-
-def _is_capturing() -> bool:
-    return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()

@@ -8,27 +8,9 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from binaryrelax.optim.optimizer import BinaryRelax
-from binaryrelax.optim.relaxed_weights import RelaxedWeights
+from binaryrelax.optim.relaxed_weights import AT_RELAXED_WEIGHTS
 from binaryrelax.optim.schedules import Hard
 from binaryrelax.quantizers import Quantizer
-
-
-class StartingAtRelaxed(RelaxedWeights):
-    """Weights of which ``base`` moves x, as the parameters hold it, into the next y."""
-
-    def refuse_replaced_before_step(self, call: str) -> None:
-        """Weights that others write are not refused: they are where the step starts."""
-        self._refuse_misplaced(call)
-
-    def copies_to_restore(self) -> dict[Tensor, Tensor]:
-        """x of all weights: those that others have written cannot be made again from y."""
-        return {weight: weight.detach().clone() for weight in self.quantizers}
-
-    def _copied(self, *, has_closure: bool) -> dict[Tensor, Tensor]:
-        return self.float_weights
-
-    def _load(self, copied: dict[Tensor, Tensor]) -> None:
-        """Nothing to load: ``base`` starts from the x that the parameters hold."""
 
 
 class ProjectedGradient(BinaryRelax):
@@ -40,7 +22,5 @@ class ProjectedGradient(BinaryRelax):
     change nothing. Kept to show that; for training use ``BinaryRelax``.
     """
 
-    _kind_of_weights = StartingAtRelaxed
-
     def __init__(self, base: Optimizer, weights: Mapping[Tensor, Quantizer]) -> None:
-        super().__init__(base, weights, Hard())
+        super().__init__(base, weights, Hard(), starting_point=AT_RELAXED_WEIGHTS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from binaryrelax.quantizers.dtensors import local_part
+from binaryrelax.quantizers.sharded_weights import local_part
 
 
 def mixing_weight(strength: float) -> float:

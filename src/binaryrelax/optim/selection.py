@@ -9,11 +9,16 @@ from fnmatch import fnmatchcase
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
-from binaryrelax.optim.arguments import first_few
-from binaryrelax.optim.sharding import drop_gathered_copies, sharded_modules
-from binaryrelax.quantizers import PerLayer, Quantizer
-from binaryrelax.quantizers.layers import LAYERS, TRANSPOSED, obstacles
-from binaryrelax.quantizers.wrappers import plain_name, unwrapped
+from binaryrelax.optim.argument_checks import first_few
+from binaryrelax.optim.fully_shard import drop_gathered_copies, sharded_modules
+from binaryrelax.quantizers import Quantizer
+from binaryrelax.quantizers.quantizable_layers import (
+    LAYERS,
+    TRANSPOSED,
+    obstacles,
+    plain_name,
+    unwrapped,
+)
 
 # Their parameters may have rows and columns, but of entries to look up or multiply one by one.
 _TABLES = (nn.Embedding, nn.EmbeddingBag, nn.LayerNorm, nn.RMSNorm)
@@ -196,7 +201,7 @@ def _fit_weight(name: str, layer: nn.Module, quantizer: Quantizer) -> nn.Paramet
         raise ValueError(f"layer {name!r} computes its weight (parametrization): {way_out}")
     if isinstance(weight, UninitializedParameter):
         raise ValueError(f"layer {name!r} has no weight yet: run one batch through the model first")
-    if isinstance(layer, TRANSPOSED) and quantizer.granularity != PerLayer():
+    if isinstance(layer, TRANSPOSED) and not quantizer.granularity.is_one_scale:
         raise ValueError(
             f"layer {name!r} is a {type(layer).__name__}, whose dimension 0 is its input: "
             f"{quantizer!r} needs PerLayer(), or {way_out}"

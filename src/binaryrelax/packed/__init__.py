@@ -5,17 +5,8 @@ from binaryrelax.packed.certificate import (
     LayerCertificate as LayerCertificate,
     certify as certify,
 )
-from binaryrelax.packed.checkpoint import (
-    load_packed as load_packed,
-    save_packed as save_packed,
-)
 from binaryrelax.packed.conversion import pack as pack
 from binaryrelax.packed.engines import set_kernel_threads as set_kernel_threads
-from binaryrelax.packed.export import (
-    export_onnx as export_onnx,
-    export_openvino as export_openvino,
-)
-from binaryrelax.packed.layer import PackedLayer as PackedLayer
 from binaryrelax.packed.layers import (
     PackedConv1d as PackedConv1d,
     PackedConv2d as PackedConv2d,
@@ -27,4 +18,7 @@ from binaryrelax.packed.layers import (
     PackedLinear as PackedLinear,
     set_mode as set_mode,
 )
+from binaryrelax.packed.loading import load_packed as load_packed
 from binaryrelax.packed.manifest import PackedFileError as PackedFileError
+from binaryrelax.packed.packed_layer import PackedLayer as PackedLayer
+from binaryrelax.packed.saving import save_packed as save_packed

@@ -11,7 +11,7 @@ import torch
 
 from binaryrelax.packed.file import PackedFile
 from binaryrelax.packed.manifest import LayerEntry, PackedFileError
-from binaryrelax.packed.weights import PackedWeight
+from binaryrelax.packed.packed_weight import PackedWeight
 
 
 @dataclass(frozen=True)

@@ -8,19 +8,17 @@ import torch
 from torch import Tensor, nn
 
 from binaryrelax.packed.folding import FoldedNorm, fold, foldable_norms
-from binaryrelax.packed.layer import PackedLayer
 from binaryrelax.packed.layers import packed_type_of
-from binaryrelax.packed.modules import (
+from binaryrelax.packed.packed_layer import PackedLayer
+from binaryrelax.packed.packed_weight import PackedWeight, pack_weight
+from binaryrelax.packed.replacement import (
     hidden_references,
     replace_everywhere,
     replace_in_containers,
 )
-from binaryrelax.packed.weights import PackedWeight, pack_weight
 from binaryrelax.quantizers import Quantizer
-from binaryrelax.quantizers.dtensors import is_dtensor
-from binaryrelax.quantizers.layers import obstacles
-from binaryrelax.quantizers.memory import overlaps
-from binaryrelax.quantizers.wrappers import plain_name, unwrapped
+from binaryrelax.quantizers.quantizable_layers import obstacles, overlaps, plain_name, unwrapped
+from binaryrelax.quantizers.sharded_weights import is_dtensor
 
 
 @torch.no_grad()

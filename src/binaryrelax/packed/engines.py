@@ -1,31 +1,66 @@
 """What multiplies packed weights: the C++ kernels on a CPU, Triton on CUDA, else torch.
 
-``torch`` here means: unpack one layer, multiply, forget the float weight again. It is always right
-and needs nothing, and it is the only one that differentiates, traces and knows every codebook.
+Torch unpacks one layer, multiplies, and forgets the float weight again. It is always right and
+needs nothing, and only it differentiates, traces and knows every codebook. An engine does better
+for some weights and inputs; a new one is a class here and an entry of ``ENGINES``.
 """
 
 from __future__ import annotations
 
 import importlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from binaryrelax.packed.weights import BINARY, TERNARY, PackedWeight, WeightFormat
-from binaryrelax.quantizers import PerGroup
+from binaryrelax.packed.packed_weight import BINARY, TERNARY, PackedWeight, WeightFormat
 from binaryrelax.quantizers.validation import require_whole
 
-Product = Callable[[Tensor, Tensor | None, bool], Tensor]  # (x, bias, fast) -> output
+ModeName = Literal["exact", "fast"]
 _TRITON_DTYPES = (torch.bfloat16, torch.float16)
 _allowed = True
 _kernel_threads: int | None = None
+
+
+@dataclass(frozen=True)
+class Mode:
+    """How a packed layer treats activations.
+
+    Args:
+        name: what users call it.
+        rounds_activations: whether a kernel may round them to 8 bits where it gains by that (one
+            scale per row of a Linear layer's input, one per image of a convolution's).
+    """
+
+    name: ModeName
+    rounds_activations: bool
+
+
+MODES = {
+    "exact": Mode("exact", rounds_activations=False),
+    "fast": Mode("fast", rounds_activations=True),
+}
+Product = Callable[[Tensor, Tensor | None, Mode], Tensor]  # (x, bias, mode) -> output
+
+
+def mode_named(name: object) -> Mode:
+    """The mode that users call so.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if not isinstance(name, str) or name not in MODES:
+        choices = " or ".join(map(repr, MODES))
+        raise ValueError(f"mode={name!r}: a packed layer runs in mode {choices}")
+    return MODES[name]
 
 
 @cache
@@ -65,25 +100,115 @@ def torch_only() -> Iterator[None]:
         _allowed = before
 
 
+class Engine(ABC):
+    """What multiplies codes without unpacking them, for layers and inputs that it has kernels for.
+
+    Attributes:
+        name: what layers know it by.
+    """
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def takes(self, x: Tensor) -> bool:
+        """Whether it is installed, and multiplies inputs on this device in this dtype."""
+
+    def knows(self, form: WeightFormat) -> bool:
+        """Whether it multiplies weights of this format: 1 or 2 bits, and one scale in a row."""
+        return form.codebook in (BINARY, TERNARY) and form.granularity.is_constant_in_rows
+
+    def linear(self, weight: PackedWeight) -> Product | None:
+        """The output of a Linear layer; None if it has no kernel for one."""
+        return None
+
+    def convolution2d(self, weight: PackedWeight, geometry: dict[str, Any]) -> Product | None:
+        """The output of a two-dimensional convolution; None if it has no kernel for one."""
+        return None
+
+
+class NativeEngine(Engine):
+    """The C++ kernels of the distribution binaryrelax-native, for float32 on a CPU."""
+
+    name = "native"
+
+    def takes(self, x: Tensor) -> bool:
+        return x.is_cpu and x.dtype == torch.float32 and native() is not None
+
+    def linear(self, weight: PackedWeight) -> Product:
+        form, module = weight.format, native()
+        assert module is not None  # takes() has looked
+        matrix = module.PackedMatrix(weight.codes, weight.scale, form.row_length, form.bits)
+
+        def product(x: Tensor, bias: Tensor | None, mode: Mode) -> Tensor:
+            if x.shape[-1:] != (form.row_length,):
+                raise ValueError(
+                    f"PackedLinear: input of shape {tuple(x.shape)}, not (..., {form.row_length})"
+                )
+            rows = x if x.dim() == 2 else x.reshape(-1, form.row_length)
+            y = rows.new_empty(len(rows), form.num_rows)
+            inputs, outputs = _array(rows.contiguous()), y.numpy()
+            matrix.multiply(inputs, outputs, _array(bias), mode.rounds_activations, _num_threads())
+            return y if x.dim() == 2 else y.reshape(*x.shape[:-1], form.num_rows)
+
+        return product
+
+    def convolution2d(self, weight: PackedWeight, geometry: dict[str, Any]) -> Product:
+        """They read and write channels last."""
+        form, module = weight.format, native()
+        assert module is not None  # takes() has looked
+        filters = module.PackedFilters(
+            weight.codes, weight.scale, form.shape, form.bits, **geometry
+        )
+
+        def product(x: Tensor, bias: Tensor | None, mode: Mode) -> Tensor:
+            if x.dim() == 3:
+                return product(x.unsqueeze(0), bias, mode).squeeze(0)
+            images = x.contiguous(memory_format=torch.channels_last).permute(0, 2, 3, 1)
+            height, width = filters.output_size(images.shape[1], images.shape[2])
+            y = images.new_empty(len(images), height, width, form.num_rows)
+            inputs, outputs = _array(images), y.numpy()
+            filters.convolve(inputs, outputs, _array(bias), mode.rounds_activations, _num_threads())
+            y = y.permute(0, 3, 1, 2)
+            if _is_channels_last(x):
+                return y
+            # Not contiguous(): strides of one channel or pixel look like channels last to others.
+            return y.clone(memory_format=torch.contiguous_format)
+
+        return product
+
+
+class TritonEngine(Engine):
+    """The Triton kernels, for half precision on CUDA; they never round activations to 8 bits."""
+
+    name = "triton"
+
+    def takes(self, x: Tensor) -> bool:
+        return x.is_cuda and x.dtype in _TRITON_DTYPES and _has_triton()
+
+    def linear(self, weight: PackedWeight) -> Product:
+        from binaryrelax.kernels.packed_matrix import PackedMatrix
+
+        form = weight.format
+        matrix = PackedMatrix(weight.codes, weight.scale, form.row_length, form.bits)
+        return lambda x, bias, mode: matrix.multiply(x.detach(), bias)
+
+
+ENGINES: tuple[Engine, ...] = (NativeEngine(), TritonEngine())
+
+
 def has_kernels(form: WeightFormat) -> bool:
     """Whether there are engines besides torch for such weights."""
-    return form.codebook in (BINARY, TERNARY) and not isinstance(form.granularity, PerGroup)
+    return any(engine.knows(form) for engine in ENGINES)
 
 
-def engine_name(x: Tensor, bias: Tensor | None) -> str:
-    """Which engine multiplies a weight that has kernels with x: "native", "triton" or "torch"."""
+def engine_for(x: Tensor, bias: Tensor | None) -> Engine | None:
+    """Which engine multiplies a weight that has kernels with x; None where torch has to."""
     if not _allowed or _torch_must_see(x, bias):
-        return "torch"
-    if x.is_cpu and x.dtype == torch.float32 and native() is not None:
-        return "native"
-    if x.is_cuda and x.dtype in _TRITON_DTYPES and _has_triton():
-        return "triton"
-    return "torch"
-
-
-@cache
-def _has_triton() -> bool:
-    return find_spec("triton") is not None
+        return None
+    for engine in ENGINES:
+        if engine.takes(x):
+            return engine
+    return None
 
 
 def _torch_must_see(x: Tensor, bias: Tensor | None) -> bool:
@@ -102,46 +227,9 @@ def _torch_must_see(x: Tensor, bias: Tensor | None) -> bool:
     )
 
 
-def native_linear(weight: PackedWeight) -> Product:
-    """A Linear layer by the C++ kernels."""
-    form = weight.format
-    matrix = _native_or_fail().PackedMatrix(weight.codes, weight.scale, form.row_length, form.bits)
-
-    def product(x: Tensor, bias: Tensor | None, fast: bool) -> Tensor:
-        if x.shape[-1:] != (form.row_length,):
-            raise ValueError(
-                f"PackedLinear: input of shape {tuple(x.shape)}, not (..., {form.row_length})"
-            )
-        rows = x if x.dim() == 2 else x.reshape(-1, form.row_length)
-        y = rows.new_empty(len(rows), form.num_rows)
-        rows, threads = rows.contiguous(), _num_threads()
-        matrix.multiply(_array(rows), y.numpy(), _array(bias), fast, threads)
-        return y if x.dim() == 2 else y.reshape(*x.shape[:-1], form.num_rows)
-
-    return product
-
-
-def native_convolution(weight: PackedWeight, geometry: dict[str, Any]) -> Product:
-    """A two-dimensional convolution by the C++ kernels, which read and write channels last."""
-    form = weight.format
-    filters = _native_or_fail().PackedFilters(
-        weight.codes, weight.scale, form.shape, form.bits, **geometry
-    )
-
-    def product(x: Tensor, bias: Tensor | None, fast: bool) -> Tensor:
-        if x.dim() == 3:
-            return product(x.unsqueeze(0), bias, fast).squeeze(0)
-        images = x.contiguous(memory_format=torch.channels_last).permute(0, 2, 3, 1)
-        height, width = filters.output_size(images.shape[1], images.shape[2])
-        y = images.new_empty(len(images), height, width, form.num_rows)
-        filters.convolve(_array(images), y.numpy(), _array(bias), fast, _num_threads())
-        y = y.permute(0, 3, 1, 2)
-        if _is_channels_last(x):
-            return y
-        # Not contiguous(): strides of one channel or pixel would look like channels last to others.
-        return y.clone(memory_format=torch.contiguous_format)
-
-    return product
+@cache
+def _has_triton() -> bool:
+    return find_spec("triton") is not None
 
 
 def _is_channels_last(x: Tensor) -> bool:
@@ -151,23 +239,8 @@ def _is_channels_last(x: Tensor) -> bool:
     return is_ordered and channel != row * height <= image
 
 
-def triton_linear(weight: PackedWeight) -> Product:
-    """A Linear layer by the Triton kernels; they never round activations to 8 bits."""
-    from binaryrelax.kernels.packed_matrix import PackedMatrix
-
-    form = weight.format
-    matrix = PackedMatrix(weight.codes, weight.scale, form.row_length, form.bits)
-    return lambda x, bias, fast: matrix.multiply(x.detach(), bias)
-
-
 def _array(tensor: Tensor | None) -> Any:
     """For numpy arrays, a call of the C++ kernels takes a tenth of the time that tensors take."""
     if tensor is None:
         return None
     return (tensor.detach() if tensor.requires_grad else tensor).float().numpy()
-
-
-def _native_or_fail() -> ModuleType:
-    module = native()
-    assert module is not None  # engine_name has looked
-    return module

@@ -18,7 +18,7 @@ from binaryrelax.packed.manifest import (
     PackedFileError,
     digest_of_tensors,
 )
-from binaryrelax.packed.weights import PackedWeight
+from binaryrelax.packed.packed_weight import PackedWeight
 
 
 class PackedFile:

@@ -16,9 +16,8 @@ from torch import Tensor, fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from binaryrelax.packed.bits import pack_bits
-from binaryrelax.packed.layer import PackedLayer
-from binaryrelax.packed.weights import PackedWeight
-from binaryrelax.quantizers import PerChannel, PerLayer
+from binaryrelax.packed.packed_layer import PackedLayer
+from binaryrelax.packed.packed_weight import PackedWeight
 
 _NORM_OF: dict[type[nn.Module], type[_BatchNorm]] = {
     nn.Conv1d: nn.BatchNorm1d,
@@ -129,7 +128,7 @@ def _scaled(weight: PackedWeight, factor: Tensor) -> PackedWeight:
     flipped = torch.where((factor < 0).unsqueeze(1), mirrored, indices)
     per_row = weight.scale.double().reshape(-1, form.num_scales // form.num_rows or 1)
     scale = (per_row * factor.abs().unsqueeze(1)).flatten().float()
-    finer = PerChannel() if form.granularity == PerLayer() else form.granularity
+    finer = form.granularity.refined_to_rows()
     # The weights are no longer the trained ones: float32 holds them best whatever those were in.
     form = replace(form, granularity=finer, dtype=torch.float32)
     return PackedWeight(form, pack_bits(flipped, form.bits), scale)

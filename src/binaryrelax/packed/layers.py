@@ -10,15 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from binaryrelax.packed.engines import (
-    Product,
-    native_convolution,
-    native_linear,
-    triton_linear,
-)
-from binaryrelax.packed.layer import Mode, PackedLayer
-from binaryrelax.packed.weights import PackedWeight
-from binaryrelax.quantizers.layers import obstacle, type_name
+from binaryrelax.packed.engines import Engine, ModeName, Product
+from binaryrelax.packed.packed_layer import PackedLayer
+from binaryrelax.packed.packed_weight import PackedWeight
+from binaryrelax.quantizers.quantizable_layers import obstacle, type_name
 
 
 class PackedLinear(PackedLayer):
@@ -30,9 +25,8 @@ class PackedLinear(PackedLayer):
     def float_product(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         return F.linear(x, weight, bias)
 
-    def make_product(self, engine: str) -> Product | None:
-        make = native_linear if engine == "native" else triton_linear
-        return make(self.packed_weight)
+    def make_product(self, engine: Engine) -> Product | None:
+        return engine.linear(self.packed_weight)
 
     def extra_repr(self) -> str:
         return f"{self.in_features}, {self.out_features}, {self._describe_weight()}"
@@ -64,9 +58,6 @@ class PackedEmbedding(PackedLayer):
 
     def float_product(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         return F.embedding(x, weight, self.padding_idx)
-
-    def make_product(self, engine: str) -> Product | None:
-        return None
 
     def extra_repr(self) -> str:
         return f"{self.num_embeddings}, {self.embedding_dim}, {self._describe_weight()}"
@@ -104,9 +95,6 @@ class _PackedConvolution(PackedLayer):
             x, weight, bias, self.stride, self._inner_padding, self.dilation, self.groups
         )
 
-    def make_product(self, engine: str) -> Product | None:
-        return None
-
     def extra_repr(self) -> str:
         return (
             f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, "
@@ -125,11 +113,10 @@ class PackedConv2d(_PackedConvolution):
 
     KIND, PLAIN, convolve = "conv2d", nn.Conv2d, F.conv2d
 
-    def make_product(self, engine: str) -> Product | None:
-        if engine != "native":
-            return None
+    def make_product(self, engine: Engine) -> Product | None:
         geometry = {"stride": self.stride, "dilation": self.dilation, "groups": self.groups}
-        return native_convolution(self.packed_weight, {**geometry, "padding": self._inner_padding})
+        geometry["padding"] = self._inner_padding
+        return engine.convolution2d(self.packed_weight, geometry)
 
 
 class PackedConv2dSame(PackedConv2d):
@@ -205,7 +192,7 @@ def packed_type_of(layer: nn.Module) -> type[PackedLayer] | None:
     return _OF_SUBCLASSES.get(type_name(layer)) or next(plain)
 
 
-def set_mode(model: nn.Module, mode: Mode) -> nn.Module:
+def set_mode(model: nn.Module, mode: ModeName) -> nn.Module:
     """Sets the mode of every packed layer, "exact" or "fast", and returns the model."""
     for module in model.modules():
         if isinstance(module, PackedLayer):

@@ -13,8 +13,9 @@ from typing import Any, NoReturn
 import torch
 
 from binaryrelax.packed.bits import MAX_BITS, trit_bytes_per_row
-from binaryrelax.packed.weights import PACKABLE, TERNARY, WeightFormat
-from binaryrelax.quantizers import Granularity, PerChannel, PerGroup, PerLayer
+from binaryrelax.packed.packed_weight import PACKABLE, TERNARY, WeightFormat
+from binaryrelax.quantizers import Granularity
+from binaryrelax.quantizers.kinds import granularity_from_plain
 
 METADATA_KEY = "binaryrelax"
 VERSION = 2  # 1 knew no embeddings
@@ -23,7 +24,6 @@ DIMENSIONS = {  # of the weights of each kind
     "conv_transpose1d": 3, "conv_transpose2d": 4, "conv_transpose3d": 5,
 }  # fmt: skip
 LAYOUTS = ("bits", "trits")
-_GRANULARITIES: dict[str, Granularity] = {"channel": PerChannel(), "layer": PerLayer()}
 _DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in PACKABLE}
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _LARGEST = 2**40  # weights of a layer; more is a forged shape
@@ -156,23 +156,17 @@ def _layer_from_json(name: str, entry: dict[str, Any]) -> LayerEntry:
     _require(_is_codebook(codebook), f"{where} has no increasing codebook")
     levels = tuple(float(level) for level in codebook)
     _require(entry["layout"] == "bits" or levels == TERNARY, f"{where} is not ternary, but trits")
-    granularity = _granularity_from_json(entry["granularity"])
+    granularity = granularity_from_plain(entry["granularity"])
     form = WeightFormat(tuple(shape), levels, granularity, _DTYPES[entry["dtype"]])
     _require(form.num_scales > 0, f"{where} has no scale")  # also: the groups divide the rows
     return LayerEntry(entry["kind"], form, entry["layout"], entry["digest"])
 
 
 def _granularity_to_json(granularity: Granularity) -> str | int:
-    if type(granularity) is PerGroup:
-        return granularity.size
-    for name, known in _GRANULARITIES.items():
-        if granularity == known:
-            return name
-    raise ValueError(f"a packed file cannot say {granularity!r}")
-
-
-def _granularity_from_json(value: str | int) -> Granularity:
-    return PerGroup(value) if type(value) is int else _GRANULARITIES[value]  # type: ignore[index]
+    said = granularity.to_plain()
+    if said is None or granularity_from_plain(said) != granularity:  # it could not be read back
+        raise ValueError(f"a packed file cannot say {granularity!r}")
+    return said
 
 
 def _is_codebook(levels: Any) -> bool:

@@ -7,6 +7,10 @@ from binaryrelax.quantizers.granularity import (
     PerGroup as PerGroup,
     PerLayer as PerLayer,
 )
+from binaryrelax.quantizers.kinds import (
+    public_granularities as public_granularities,
+    public_quantizers as public_quantizers,
+)
 from binaryrelax.quantizers.levels import (
     Levels as Levels,
     PowerOfTwo as PowerOfTwo,

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from binaryrelax.quantizers.averages import power_of_two_above
-from binaryrelax.quantizers.shards import WHOLE, Shards, row_maxima, row_minima
+from binaryrelax.quantizers.sharded_weights import WHOLE, Shards, row_maxima, row_minima
 
 _INTEGER = {
     torch.float64: torch.int64,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from binaryrelax.quantizers.shards import WHOLE, Shards, row_maxima
+from binaryrelax.quantizers.sharded_weights import WHOLE, Shards, row_maxima
 
 
 def magnitudes(rows: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from binaryrelax.quantizers.averages import magnitudes, row_means
 from binaryrelax.quantizers.quantizer import ExactQuantizer
-from binaryrelax.quantizers.shards import WHOLE, Shards
+from binaryrelax.quantizers.sharded_weights import WHOLE, Shards
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -10,7 +10,7 @@ from binaryrelax.quantizers.assignment import best_scale, finish_split, nearest_
 from binaryrelax.quantizers.averages import magnitudes
 from binaryrelax.quantizers.levels import level_tensor, uniform_codebook
 from binaryrelax.quantizers.quantizer import Quantizer
-from binaryrelax.quantizers.shards import WHOLE, Shards, row_maxima
+from binaryrelax.quantizers.sharded_weights import WHOLE, Shards, row_maxima
 from binaryrelax.quantizers.validation import require_whole
 
 

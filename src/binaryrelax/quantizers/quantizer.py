@@ -10,10 +10,15 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from binaryrelax.quantizers.dtensors import is_dtensor, local_part, shards_of, whole
-from binaryrelax.quantizers.granularity import Granularity, PerLayer, group_size
-from binaryrelax.quantizers.sharded_split import split_dtensor
-from binaryrelax.quantizers.shards import Shards
+from binaryrelax.quantizers.granularity import Granularity, PerLayer
+from binaryrelax.quantizers.sharded_weights import (
+    Shards,
+    is_dtensor,
+    local_part,
+    shards_of,
+    split_dtensor,
+    whole,
+)
 from binaryrelax.quantizers.validation import all_finite, require_codebook
 
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
@@ -47,6 +52,11 @@ class Quantizer(ABC):
         own = [f"{f.name}={getattr(self, f.name)!r}" for f in fields(self)[1:]]
         shared = [] if self.granularity == PerLayer() else [f"granularity={self.granularity!r}"]
         return f"{type(self).__name__}({', '.join(own + shared)})"
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is a kind of this library, which does as it says; others are looked at."""
+        return type(self).__module__.startswith(f"{__package__}.")
 
     @property
     @abstractmethod
@@ -158,8 +168,8 @@ class Quantizer(ABC):
                 "there is no nearest point"
             )
         if w.numel():
-            group_size(self.granularity, tuple(w.shape))
-            if not type(self).__module__.startswith(f"{__package__}."):
+            self.granularity.checked_group_size(tuple(w.shape))
+            if not self.is_ours:
                 self._try_out(w)
 
     @torch.no_grad()

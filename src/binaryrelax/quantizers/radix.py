@@ -18,7 +18,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from binaryrelax.quantizers.shards import WHOLE, Shards
+from binaryrelax.quantizers.sharded_weights import WHOLE, Shards
 
 LOW_BITS = 16
 NUM_BINS = 1 << 15

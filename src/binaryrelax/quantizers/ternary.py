@@ -10,7 +10,7 @@ from torch import Tensor
 from binaryrelax.quantizers.averages import kept_means, magnitudes, power_of_two_above
 from binaryrelax.quantizers.quantizer import ExactQuantizer
 from binaryrelax.quantizers.radix import MOST_WEIGHTS, exact_ternary_cut
-from binaryrelax.quantizers.shards import WHOLE, Shards
+from binaryrelax.quantizers.sharded_weights import WHOLE, Shards
 from binaryrelax.quantizers.sweep import first_best, running_sums
 
 SORT_BELOW = 1 << 17  # weights; under this, sorting is faster than histograms

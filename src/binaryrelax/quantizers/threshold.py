@@ -9,7 +9,7 @@ from torch import Tensor
 
 from binaryrelax.quantizers.averages import kept_means, magnitudes, row_means
 from binaryrelax.quantizers.quantizer import Quantizer
-from binaryrelax.quantizers.shards import WHOLE, Shards
+from binaryrelax.quantizers.sharded_weights import WHOLE, Shards
 from binaryrelax.quantizers.validation import is_finite_number, require_number
 
 

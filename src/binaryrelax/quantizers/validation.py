@@ -11,7 +11,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from binaryrelax.quantizers.dtensors import known_to_all, local_part
+from binaryrelax.quantizers.sharded_weights import known_to_all, local_part
 
 
 def require_whole(call: str, name: str, value: object, *, low: int, high: float = math.inf) -> int:

@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from binaryrelax.packed.export import export_onnx, export_openvino
+from binaryrelax.export import export_onnx, export_openvino
 from tests.packed.random_networks.truth import Outputs
 
 

@@ -22,8 +22,8 @@ from torch import nn
 
 import binaryrelax
 from binaryrelax import certify, load_packed, pack, save_packed, set_mode
+from binaryrelax.export import export_openvino
 from binaryrelax.packed import PackedLayer
-from binaryrelax.packed.export import export_openvino
 from tests.packed.cases import same_snapshot, same_tensor, snapshot
 from tests.packed.random_networks.case import Case, quiet
 from tests.packed.random_networks.engines import EXPORTS

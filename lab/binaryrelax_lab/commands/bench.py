@@ -1,0 +1,59 @@
+"""`binaryrelax bench`: what things cost."""
+
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from binaryrelax.cli.console import say
+from binaryrelax.cli.errors import UsageError, one_line_errors
+from binaryrelax.cli.options import DebugOption
+from binaryrelax_lab.commands.errors import prepare_folder
+from binaryrelax_lab.engine import write_json
+
+# Each is the function bench_NAME in the file of that name in `binaryrelax_lab.studies.bench`.
+BENCHES = ("step", "convolutions", "projection", "packed", "packed_gpu", "monitor")
+
+
+def bench(
+    context: typer.Context,
+    what: Annotated[str, typer.Argument(help=f"{', '.join(BENCHES[:-1])} or {BENCHES[-1]}.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Where the JSON file goes; bench-WHAT.json.")
+    ] = None,
+    sweep: Annotated[
+        bool, typer.Option("--sweep", help="With packed_gpu: try other plans of its kernels too.")
+    ] = False,
+    debug: DebugOption = False,
+) -> None:
+    """Measure a training step, a projection or a packed network, side by side with others.
+
+    step, convolutions and packed_gpu need a GPU.
+
+    Examples:
+
+        binaryrelax bench step
+
+        binaryrelax bench projection --out projection.json
+
+        binaryrelax bench packed           (two CPU threads; takes some minutes)
+
+        binaryrelax bench packed_gpu --sweep --out packed_gpu.json
+
+        binaryrelax bench monitor --out results/theory/monitor.json
+    """
+    console = Console()
+    with one_line_errors(context, debug):
+        if what not in BENCHES:
+            raise UsageError(f"bench {what}: there are {', '.join(BENCHES)}")
+        if sweep and what != "packed_gpu":
+            raise UsageError(f"bench {what} --sweep: only packed_gpu has other plans to try")
+        target = out or Path(f"bench-{what}.json")
+        prepare_folder(target.parent)  # before the minutes that measuring takes
+        measure = getattr(import_module(f"binaryrelax_lab.studies.bench.{what}"), f"bench_{what}")
+        choices = {"sweep": True} if sweep else {}
+        measured = measure(lambda line: say(console, line), **choices)
+        write_json(target, measured)
+        say(console, f"written to {target}")

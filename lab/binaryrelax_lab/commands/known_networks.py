@@ -1,0 +1,41 @@
+"""What the lab tells the commands of the library: the networks in its files and run folders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from binaryrelax.cli.plugins import KnownNetwork
+from binaryrelax.packed.file import PackedFile
+from binaryrelax_lab.commands.errors import OF_READERS, ways_out
+from binaryrelax_lab.data import load_dataset
+from binaryrelax_lab.engine import Machine
+from binaryrelax_lab.packing import (
+    accuracy_of,
+    example_images,
+    is_of_the_lab,
+    load_packed_run,
+    pack_run,
+)
+
+
+def known_network(path: Path) -> KnownNetwork | None:
+    """The network in a packed file of ours, or that of a finished run; None if it is neither."""
+    if path.is_dir():
+        with TemporaryDirectory() as folder:
+            file = Path(folder) / "packed.safetensors"
+            with ways_out(OF_READERS):
+                pack_run(path, file, fold_batchnorm=False)
+            model, dataset = load_packed_run(file)
+    elif not is_of_the_lab(PackedFile(path).manifest.about):
+        return None
+    else:
+        model, dataset = load_packed_run(path)
+
+    def load_images(data: Path | None, download: bool) -> Callable[[], tuple[float, int]]:
+        with ways_out():
+            images = load_dataset(dataset, data=data, download=download)
+        return lambda: (accuracy_of(model, images, Machine()), images.num_test)
+
+    return KnownNetwork(model, example_images(dataset), load_images)

@@ -1,0 +1,91 @@
+"""Settings that cannot work, found before anything is trained."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from binaryrelax import Binary, select_weights
+from binaryrelax_lab.data import IMAGE_SHAPES, NUM_CLASSES, ImageSource
+from binaryrelax_lab.engine.job import Job
+from binaryrelax_lab.engine.network import (
+    UnfitStart,
+    cannot_start,
+    load_network,
+    new_network,
+    take_over,
+)
+from binaryrelax_lab.files import FINAL_NAME
+from binaryrelax_lab.models import build_network
+from binaryrelax_lab.recipes import ALL_RECIPES, Recipe
+
+MANY_STEPS = 1000  # of an epoch: the fewer they are, the more rounding slows the growth of λ
+
+
+def refuse_impossible(jobs: Iterable[Job]) -> None:
+    """A `ValueError` if one of the jobs could not be begun, whatever the images and files."""
+    fitting: set[Recipe] = set()
+    written: dict[Path, Recipe] = {}
+    for job in jobs:
+        if job.recipe not in fitting:
+            _refuse_unfit(job.recipe)
+            fitting.add(job.recipe)
+        start = written.get(job.initial) if job.initial else None
+        if start and _blueprint(start) != _blueprint(job.recipe):
+            raise UnfitStart(cannot_start(job.recipe, f"{start.name} trains {start.network}"))
+        written[job.folder / FINAL_NAME] = job.recipe
+    proven = {(recipe.network, recipe.dataset) for recipe in ALL_RECIPES}  # to try takes a second
+    for recipe in fitting:
+        if (recipe.network, recipe.dataset) not in proven:
+            _refuse_small_images(recipe)
+
+
+def refuse_bad_start(jobs: Iterable[Job], data: ImageSource) -> None:
+    """A `ValueError` if one of the jobs could not be begun with these images and files.
+
+    A file that one of the jobs before writes is not looked at.
+    """
+    written = set()
+    for job in jobs:
+        if job.recipe.held_out:
+            data.holding_out(job.recipe.held_out)
+        if job.initial and job.initial not in written:
+            tensors = load_network(job.initial, job.recipe)
+            take_over(new_network(job.recipe, data, job.seed), tensors, job.recipe)
+        written.add(job.folder / FINAL_NAME)
+
+
+def _blueprint(recipe: Recipe) -> tuple[str, int, int]:
+    """What a network is built of: its name, channels of an image, classes."""
+    return recipe.network, IMAGE_SHAPES[recipe.dataset][0], NUM_CLASSES[recipe.dataset]
+
+
+def _without_weights(recipe: Recipe) -> nn.Module:
+    """All of its network but the numbers, which takes milliseconds."""
+    with torch.device("meta"):
+        return build_network(*_blueprint(recipe))
+
+
+def _refuse_unfit(recipe: Recipe) -> None:
+    recipe.schedule(MANY_STEPS)
+    network = _without_weights(recipe)
+    quantizer = recipe.quantizer or Binary()
+    weights = select_weights(network, quantizer, keep_float=recipe.keep_float)
+    for weight, name in weights.names.items():
+        try:
+            quantizer.granularity.rows(weight)
+        except ValueError as error:
+            raise ValueError(f"{recipe.name}, {name}: {error}") from error
+
+
+def _refuse_small_images(recipe: Recipe) -> None:
+    """A network with many poolings leaves nothing of small images."""
+    shape = IMAGE_SHAPES[recipe.dataset]
+    try:
+        _without_weights(recipe).eval()(torch.empty(1, *shape, device="meta"))
+    except RuntimeError as error:
+        raise ValueError(
+            f"{recipe.name}: {recipe.network} cannot take images of {shape[1]} x {shape[2]} pixels "
+            f"({error}); choose another network"
+        ) from error

@@ -1,0 +1,79 @@
+"""The network of a run before its first step."""
+
+import threading
+from importlib.util import find_spec
+from pathlib import Path
+from textwrap import shorten
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from binaryrelax_lab.data import ImageSource
+from binaryrelax_lab.engine.machine import Machine
+from binaryrelax_lab.models import build_network
+from binaryrelax_lab.recipes import Recipe
+
+_BUILDING = threading.Lock()
+
+
+class UnfitStart(ValueError):
+    """A file does not hold the network that a run is to start from."""
+
+
+def new_network(recipe: Recipe, data: ImageSource, seed: int) -> nn.Module:
+    """A network whose first weights depend on the seed only.
+
+    One at a time: networks that are built side by side would draw from each other's numbers.
+    """
+    with _BUILDING, torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return build_network(recipe.network, data.num_channels, data.num_classes)
+
+
+def load_network(path: Path, recipe: Recipe) -> dict[str, Tensor]:
+    """The tensors of a safetensors file, or of a state dict that torch has saved as .pt or .pth.
+
+    An `UnfitStart` names a file that is something else. Of torch's files only tensors are read.
+    """
+    try:
+        if path.suffix not in (".pt", ".pth"):
+            return load_file(path)
+        tensors = torch.load(path, map_location="cpu", weights_only=True)
+        if not all(isinstance(value, Tensor) for value in tensors.values()):
+            raise ValueError("it is no state dict")
+        return tensors
+    except Exception as error:  # safetensors and pickle raise errors of their own kinds
+        reason = shorten(str(error), 160, placeholder=" ...")
+        raise UnfitStart(
+            f"{path}, the network that {recipe.name} starts from, cannot be read ({reason})"
+        ) from error
+
+
+def take_over(model: nn.Module, tensors: dict[str, Tensor], recipe: Recipe) -> None:
+    """Gives the model these tensors; an `UnfitStart` if they are those of another network."""
+    try:
+        model.load_state_dict(tensors)
+    except RuntimeError as error:  # it lists every tensor that does not fit
+        reason = shorten(str(error).partition(":")[2], 160, placeholder=" ...")
+        raise UnfitStart(cannot_start(recipe, reason)) from error
+
+
+def cannot_start(recipe: Recipe, reason: str) -> str:
+    """Says that a recipe has been given the weights of another network."""
+    return (
+        f"{recipe.name} cannot start from another network than {recipe.network} for its classes "
+        f"({reason})"
+    )
+
+
+def place(model: nn.Module, machine: Machine) -> None:
+    """Brings the model to the machine, in the layout and with the kernels that are fastest there.
+
+    Its layers and parameters keep their names.
+    """
+    model.to(machine.device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    if machine.is_gpu and machine.precision == "bf16" and find_spec("triton"):
+        from binaryrelax_lab.engine.narrow_convolutions import quicken
+
+        quicken(model)

@@ -1,0 +1,311 @@
+"""Training runs, from a recipe to a folder with its evidence."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from binaryrelax import BinaryRelax, measure, monitor
+from binaryrelax.packed.manifest import digest_of_tensors
+from binaryrelax_lab.data import ImageSet, ImageSource
+from binaryrelax_lab.engine.environment import describe_environment
+from binaryrelax_lab.engine.feasibility import refuse_bad_start
+from binaryrelax_lab.engine.histogram_recorder import HistogramRecorder
+from binaryrelax_lab.engine.inspection import inspect_layers, size_of_network
+from binaryrelax_lab.engine.job import Job
+from binaryrelax_lab.engine.listener import Listener
+from binaryrelax_lab.engine.machine import Machine
+from binaryrelax_lab.engine.network import load_network
+from binaryrelax_lab.engine.trainer import Trainer
+from binaryrelax_lab.files import digest_of
+from binaryrelax_lab.recipes import Recipe
+from binaryrelax_lab.results import (
+    EpochRecord,
+    RecipeFacts,
+    RunResult,
+    Snapshot,
+    Summary,
+    Weights,
+)
+
+STEPS_BETWEEN_AGREEMENTS = 16  # GPUs ask each other whether to stop, which makes them wait
+
+
+class RunStopped(Exception):
+    """A run was asked to stop; what it had done is in a checkpoint."""
+
+    def __init__(self, recipe: Recipe, epochs_done: float) -> None:
+        super().__init__(f"{recipe.name} stopped after {epochs_done:.2f} of {recipe.epochs} epochs")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """How a run is carried out; none of it changes the result.
+
+    Args:
+        resume: go on from the newest checkpoint in the folder, if there is one.
+        checkpoint_every: epochs between checkpoints.
+        should_stop: asked after each step; True ends the run with a checkpoint.
+    """
+
+    resume: bool = False
+    checkpoint_every: int = 5
+    should_stop: Callable[[], bool] = lambda: False
+
+
+def train(
+    job: Job,
+    data: ImageSource,
+    *,
+    machine: Machine | None = None,
+    listener: Listener | None = None,
+    options: RunOptions | None = None,
+) -> RunResult | None:
+    """Trains a network and writes its run folder; returns the result, on the first process.
+
+    The result is written last: a folder that has it is complete. An earlier run in the folder is
+    replaced, unless it is resumed.
+
+    Args:
+        job: what to train.
+        data: what to train it on.
+        machine: what to train it with; a CPU if not given.
+        listener: who hears of the progress.
+        options: checkpoints, resuming, stopping.
+
+    Raises:
+        RunStopped: `options.should_stop` said so.
+        HoldsOtherRun: it was to be resumed, and the folder holds another run.
+        LostNetwork: ... or this one, finished, without its network.
+    """
+    machine, listener = machine or Machine(), listener or Listener()
+    data = data.holding_out(job.recipe.held_out) if job.recipe.held_out else data
+    own_stream = torch.cuda.stream(torch.cuda.Stream()) if machine.is_gpu else nullcontext()
+    with machine.settings(), own_stream:
+        trainer = Trainer(
+            job.recipe,
+            data,
+            seed=job.seed,
+            machine=machine,
+            initial=load_network(job.initial, job.recipe) if job.initial else None,
+            note=listener.note,
+        )
+        return _Run(job, listener, options or RunOptions()).carry_out(trainer)
+
+
+def train_all(
+    jobs: list[Job],
+    data: ImageSource | None,
+    *,
+    machine: Machine,
+    listener: Listener,
+    options: RunOptions,
+) -> list[RunResult | None]:
+    """Trains one network after the other and returns their results.
+
+    With `options.resume`, finished ones are kept. Without, neither results nor checkpoints of
+    before can be mistaken for new ones, whenever this ends; they go once the first of the new runs
+    can begin.
+
+    Args:
+        jobs: in an order that has each network after the one that it starts from.
+        data: what to train them on; not needed if all are finished and kept.
+        machine: what to train them with.
+        listener: who hears of the progress.
+        options: those of each run.
+    """
+    if not options.resume:
+        machine.ranks.in_turn(lambda: refuse_bad_start(jobs, _needed(data)))
+        if machine.ranks.is_first:
+            for job in jobs:
+                job.run_folder.forget()
+    results: list[RunResult | None] = []
+    with machine.enough_threads(job.recipe.network for job in jobs):
+        for job in jobs:
+            kept = job.finished_result() if options.resume else None
+            if kept is not None:
+                listener.run_skipped(kept)
+            results.append(
+                kept
+                or train(job, _needed(data), machine=machine, listener=listener, options=options)
+            )
+    return results
+
+
+def _needed(data: ImageSource | None) -> ImageSource:
+    if data is None:
+        raise ValueError("there are networks to train, so images are needed")
+    return data
+
+
+class _Run:
+    """The epochs of a run, what is recorded about them, and the files."""
+
+    def __init__(self, job: Job, listener: Listener, options: RunOptions) -> None:
+        self.job, self.recipe, self.folder = job, job.recipe, job.run_folder
+        self.listener, self.options = listener, options
+        self.epochs: list[EpochRecord] = []
+        self.seconds_before = 0.0
+        self.started = time.perf_counter()
+
+    def carry_out(self, trainer: Trainer) -> RunResult | None:
+        """Trains from the beginning or the newest checkpoint, and writes the results."""
+        ranks = trainer.machine.ranks
+        self.identity = self.job.identity(trainer.machine.precision)
+        saved = None
+        if self.options.resume:
+            self.folder.refuse_other(self.identity)
+            saved = self.folder.take_checkpoint(self.listener.note)
+        if ranks.is_first:
+            self.folder.prepare(keep_checkpoints=saved is not None)
+        self.recorder = _recorder_of_largest_layer(trainer)
+        trainer.start()
+        if saved is not None:
+            self._restore(trainer, saved)
+        if not ranks.all_have(trainer.num_steps):
+            raise ValueError(
+                f"the processes see different checkpoints in {self.folder.path}; "
+                "give a folder on a disk that all of them share"
+            )
+        self.listener.run_started(self.recipe, trainer.steps_per_epoch, trainer.num_steps)
+        if self.recipe.is_relaxed and self.recipe.phase_two_epoch == 0:
+            self.listener.note("  too short for a Phase I: λ = ∞ from the first step on")
+        while trainer.epoch < self.recipe.epochs:
+            self._train_epoch(trainer)
+        recalibrated, result = trainer.accuracy_recalibrated(), None
+        if ranks.is_first:
+            result = self._write_results(trainer, recalibrated)
+            self.listener.run_finished(result)
+        ranks.wait_for_all()  # the next run may read what the first process writes
+        return result
+
+    def _train_epoch(self, trainer: Trainer) -> None:
+        with ExitStack() as watching:
+            self._watch_last_step(trainer, watching)
+            for num_images in trainer.steps():
+                self.listener.step_finished(num_images)
+                if trainer.steps_in_epoch:  # never between an epoch's last step and its record
+                    self._stop_if_asked(trainer)
+                    self._watch_last_step(trainer, watching)
+            record = trainer.epoch_record()
+            self._tell_of_layers(trainer, record.epoch)
+        self.recorder.take(epoch=record.epoch, phase=trainer.phase, strength=trainer.strength)
+        self.epochs.append(record)
+        self.listener.epoch_finished(record)
+        if trainer.epoch < self.recipe.epochs:
+            self._stop_if_asked(trainer)
+        if trainer.epoch % self.options.checkpoint_every == 0:
+            self._save(trainer)
+
+    def _watch_last_step(self, trainer: Trainer, watching: ExitStack) -> None:
+        """Keeps the weights before an epoch's last step, for its α; a CUDA graph would not."""
+        is_last = trainer.steps_in_epoch == trainer.steps_per_epoch - 1
+        measured = self._measured(trainer)
+        if is_last and measured and not trainer.machine.is_gpu:
+            watching.enter_context(monitor(measured))
+
+    def _tell_of_layers(self, trainer: Trainer, epoch: int) -> None:
+        if measured := self._measured(trainer):
+            self.listener.layers_measured(epoch, measure(measured))
+
+    def _measured(self, trainer: Trainer) -> BinaryRelax | None:
+        """Whose layers somebody wants to hear about."""
+        optimizer = trainer.optimizer if self.listener.wants_layers else None
+        return optimizer if isinstance(optimizer, BinaryRelax) else None
+
+    def _stop_if_asked(self, trainer: Trainer) -> None:
+        """Processes stop together: one that stopped alone would leave the others waiting."""
+        machine = trainer.machine
+        rarely = machine.is_gpu and machine.ranks.is_group
+        if rarely and trainer.steps_in_epoch % STEPS_BETWEEN_AGREEMENTS:
+            return
+        if machine.ranks.any_wishes(self.options.should_stop()):
+            self._save(trainer)
+            raise RunStopped(self.recipe, trainer.num_steps / trainer.steps_per_epoch)
+
+    def _save(self, trainer: Trainer) -> None:
+        content = {
+            **self.identity.to_checkpoint(),
+            "epochs": [record.to_json() for record in self.epochs],
+            "histograms": [snapshot.to_json() for snapshot in self.recorder.snapshots],
+            "seconds": self._seconds(),
+            "trainer": trainer.state(),
+        }
+        if trainer.machine.ranks.is_first:
+            self.folder.save(trainer.num_steps, content)
+        trainer.machine.ranks.wait_for_all()  # torchrun ends all processes as soon as one has ended
+
+    def _restore(self, trainer: Trainer, saved: dict[str, Any]) -> None:
+        trainer.load_state(saved["trainer"])
+        self.epochs = [EpochRecord.from_json(told, i) for i, told in enumerate(saved["epochs"])]
+        self.seconds_before = saved["seconds"]
+        self.recorder.snapshots = list(map(Snapshot.from_json, saved["histograms"]))
+
+    def _write_results(self, trainer: Trainer, recalibrated: float) -> RunResult:
+        self.folder.write_network(trainer.model.state_dict(), self.recorder.histograms())
+        weights = _describe_weights(self.folder.network, trainer)
+        result = RunResult(
+            recipe=RecipeFacts.from_json(dict(self.identity.recipe)),
+            seed=self.job.seed,
+            environment=describe_environment(trainer.machine),
+            start=self.identity.start,
+            split=_split(self.recipe, trainer),
+            seconds=round(self._seconds(), 3),
+            epochs=tuple(self.epochs),
+            summary=_summary(self.recipe, self.epochs, recalibrated, weights),
+            weights=weights,
+        )
+        self.folder.finish(result)
+        return result
+
+    def _seconds(self) -> float:
+        return self.seconds_before + time.perf_counter() - self.started
+
+
+def _recorder_of_largest_layer(trainer: Trainer) -> HistogramRecorder:
+    """Begins with the weights before training."""
+    largest = max(trainer.weights, key=Tensor.numel)
+    name, quantizer = trainer.weights.names[largest], trainer.weights[largest]
+    recorder = HistogramRecorder(name, largest, quantizer)
+    recorder.take(epoch=None, phase=None, strength=0.0)
+    return recorder
+
+
+def _describe_weights(path: Path, trainer: Trainer) -> Weights:
+    """What the checkpoint holds, read back from the disk."""
+    layers = inspect_layers(path, trainer.named_quantizers)
+    return Weights(digest_of(path), size_of_network(path, layers), layers)
+
+
+def _split(recipe: Recipe, trainer: Trainer) -> dict[str, str | int] | None:
+    """What was trained on and what accuracies mean, where that is not the whole set."""
+    if not recipe.held_out:
+        return None
+    data = trainer.data
+    assert isinstance(data, ImageSet), "no other source can hold images out"
+    digest = digest_of_tensors(data.test_images, data.test_labels)
+    return {"trained_on": data.num_train, "held_out": data.num_test, "held_out_digest": digest}
+
+
+def _summary(
+    recipe: Recipe, epochs: list[EpochRecord], recalibrated: float, weights: Weights
+) -> Summary:
+    """The figures that tables are made of."""
+    accuracies = [record.accuracy for record in epochs]
+    in_q = all(layer.in_q for layer in weights.layers)
+    return Summary(
+        last=accuracies[-1],
+        best_phase_two=max(accuracies[recipe.phase_two_epoch :], default=None),
+        mean_last_5=fmean(accuracies[-5:]),
+        last_top5=epochs[-1].accuracy_top5,
+        last_recalibrated=recalibrated,
+        in_q=None if recipe.quantizer is None else in_q,
+    )

@@ -1,0 +1,1 @@
+"""Tables, pages and pictures, all computed from the results of runs."""

@@ -1,0 +1,308 @@
+"""Two ways of training against each other, everything else equal: tables and pictures of gains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from textwrap import fill
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Drawing
+from matplotlib.lines import Line2D
+
+from binaryrelax_lab.recipes import METHOD_NAMES, NETWORK_NAMES, RecipeName, find_recipe, search
+from binaryrelax_lab.recipes.demo import from_random_weights
+from binaryrelax_lab.recipes.methods import PAPER_METHODS
+from binaryrelax_lab.recipes.name import PLUS, TUNED
+from binaryrelax_lab.recipes.notebook import demo_momentum, vgg11_momentum
+from binaryrelax_lab.report.drawing import COLOURS, GRID, INK, QUIET, label, panels
+from binaryrelax_lab.report.figures.evidence import Evidence, Pair
+from binaryrelax_lab.report.figures.last_epochs import best_of_all, late
+from binaryrelax_lab.report.figures.markdown import (
+    gain_text,
+    mean_text,
+    range_text,
+    spread_text,
+    table,
+)
+from binaryrelax_lab.report.figures.schedules import (
+    ALL_SCHEDULES,
+    BITS,
+    DECAYS,
+    DEMO,
+    DEMO_SCHEDULES,
+    RELAXED,
+    ROWS,
+    SCHEDULES,
+    networks_under,
+)
+from binaryrelax_lab.results.statistics import (
+    Figure,
+    best,
+    by_seed,
+    counted,
+    last,
+    last_recalibrated,
+)
+
+Pairs = dict[str, Pair]  # by what is compared
+TRIES = "ResNet-20, annealed, 100 epochs, held-out images"
+FIGURES: dict[str, Figure] = {
+    "last epoch": last,
+    "last epoch, recalibrated": last_recalibrated,
+    "mean of last epochs": late,
+    "best of Phase II": best,
+    "best of all epochs": best_of_all,
+}
+DOTS: dict[str, tuple[Figure, str, bool]] = {  # in pictures: a marker, whether it is filled
+    "last epoch": (last, "o", True),
+    "last epoch, recalibrated": (last_recalibrated, "D", True),
+    "best epoch of Phase II": (best, "o", False),
+}
+PLACES = (-0.3, 0.0, 0.3)  # of the figures of a run within a row of a picture
+WIDTH = 0.2  # that the seeds of one are spread over
+LETTERS = 40  # of a line beside a row
+
+
+@dataclass(frozen=True)
+class Question:
+    """Whether one way of training is better than another.
+
+    Args:
+        pairs: the recipes that answer it.
+        ours, theirs: the two ways, in words.
+        first: ours as a picture calls it, if otherwise.
+    """
+
+    pairs: Callable[[], Pairs]
+    ours: str
+    theirs: str
+    first: str = ""
+
+    def answers(self, evidence: Evidence) -> Pairs:
+        """The pairs of recipes that share seeds."""
+        return _with_runs(evidence, self.pairs())
+
+    def table(self, evidence: Evidence) -> str:
+        """A row for each pair: both last epochs, and what is gained by each figure of a run."""
+        rows = []
+        for words, pair in self.answers(evidence).items():
+            lasts = [by_seed(evidence.runs_of(name), last) for name in reversed(pair)]
+            shared = set.intersection(*map(set, lasts))
+            ends = [spread_text(values[seed] for seed in shared) for values in lasts]
+            gains = [gain_text(evidence.differences(pair, figure)) for figure in FIGURES.values()]
+            rows.append((words, *ends, *gains))
+        headings = ["", f"{self.theirs}, last", f"{self.ours}, last"]
+        headings += [f"gain, {figure}" for figure in FIGURES]
+        return table(headings, rows) if rows else "Not run yet."
+
+    def in_short(self, evidence: Evidence) -> str:
+        """The mean gain by the last epoch of each pair."""
+        gains = {
+            words.replace(TRIES.removeprefix("ResNet-20"), ""): evidence.differences(pair, last)
+            for words, pair in self.answers(evidence).items()
+        }
+        return "<br>".join(f"{words}: {mean_and_seeds(values)}" for words, values in gains.items())
+
+    def picture(self, evidence: Evidence) -> Drawing:
+        """A row for each pair, a dot for each seed."""
+        rows = self.answers(evidence)
+        drawing, (axes,) = panels(1, 1, size=(11, 1.7 + 0.52 * len(rows)))
+        for height, pair in enumerate(rows.values()):
+            colour = COLOURS[find_recipe(pair[0]).method]
+            for place, (figure, marker, is_filled) in zip(PLACES, DOTS.values(), strict=True):
+                gains = evidence.differences(pair, figure)
+                _draw_seeds(axes, gains, height + place, _style(colour, marker, is_filled))
+        axes.axvline(0, color=INK, lw=1)
+        names = [fill(row, LETTERS, break_on_hyphens=False) for row in rows]
+        axes.set_yticks(range(len(rows)), names)
+        axes.set_ylim(len(rows) - 0.4, -0.6)
+        axes.grid(axis="x", color=GRID)
+        words = f"{self.first or self.ours} − {self.theirs}"
+        label(axes, x=f"{words},\npoints of accuracy; a dot for each seed")
+        handles = [
+            Line2D([], [], **_style(QUIET, marker, is_filled), label=name)
+            for name, (_, marker, is_filled) in DOTS.items()
+        ]
+        drawing.legend(
+            handles=handles, loc="outside lower center", ncols=3, frameon=False, fontsize=11
+        )
+        return drawing
+
+
+def mean_and_seeds(gains: Sequence[float]) -> str:
+    """The mean of gains, and of how many seeds."""
+    return f"{mean_text(gains)} ({counted(len(gains), 'seed')})" if gains else "not run"
+
+
+def _style(colour: str, marker: str, is_filled: bool) -> dict[str, Any]:
+    face = colour if is_filled else "white"
+    return {"ls": "", "marker": marker, "ms": 6.5, "mfc": face, "mec": colour, "mew": 1.4}
+
+
+def _draw_seeds(axes: Axes, values: Sequence[float], height: float, style: dict[str, Any]) -> None:
+    """The seeds of one figure, a little below each other."""
+    if values:  # nothing at all, unclipped, would count as a point in the corner
+        gaps = len(values) - 1
+        heights = [height + WIDTH * (n - gaps / 2) / max(gaps, 1) for n in range(len(values))]
+        axes.plot(values, heights, **style, clip_on=False)
+
+
+def _with_runs(evidence: Evidence, pairs: Pairs) -> Pairs:
+    return {words: pair for words, pair in pairs.items() if evidence.differences(pair, last)}
+
+
+def rival_groups() -> dict[str, Pairs]:
+    """BinaryRelax and BinaryConnect, by how they were trained."""
+    groups: dict[str, Pairs] = {}
+    for end, schedule in ALL_SCHEDULES.items():
+        groups[schedule] = _rivals(networks_under({end: schedule}))
+    groups["annealed, held-out images"] = _pairs_of_tries({}, search.BINARY_CONNECT)
+    for schedule, names in DEMO_SCHEDULES.items():
+        words = f"the demo, {schedule}"
+        groups[words] = _rivals({f"{words}, {find_recipe(n).epochs} epochs": n for n in names})
+    return groups
+
+
+def _rivals(networks: dict[str, RecipeName]) -> Pairs:
+    return {
+        f"{words}, {bits}": (name.with_method(relaxed), name.with_method(baseline))
+        for words, name in networks.items()
+        for bits, (baseline, relaxed) in BITS.items()
+    }
+
+
+def _rival_pairs() -> Pairs:
+    return {words: pair for pairs in rival_groups().values() for words, pair in pairs.items()}
+
+
+def _exact_pairs() -> Pairs:
+    """Both with BinaryRelax."""
+    names = networks_under(ALL_SCHEDULES).items()
+    pairs: Pairs = {w: (n.with_method("ternary-exact"), n.with_method("ternary")) for w, n in names}
+    demo = find_recipe(DEMO.with_method("ternary"))
+    pairs |= _pairs_of_tries(search.EXACT, {})
+    return pairs | {"the demo": (demo.with_settings(search.EXACT).name, demo.name)}
+
+
+def _start_pairs() -> Pairs:
+    pairs = _pairs_of_tries({}, search.FROM_RANDOM_WEIGHTS)
+    for bits, (_, method) in BITS.items():
+        relaxed = find_recipe(DEMO.with_method(method))
+        as_long, as_dear = from_random_weights(relaxed)
+        pairs[f"the demo, {bits}"] = relaxed.name, as_long.name
+        pairs[f"the demo, {bits}, as many epochs in all"] = relaxed.name, as_dear.name
+    return pairs
+
+
+def _annealed_pairs() -> Pairs:
+    """The learning rate annealed to zero, with momentum 0.9."""
+    return {
+        f"{NETWORK_NAMES[row().network]}, {METHOD_NAMES[method]}": (
+            row(method + PLUS).name,
+            row(method).name,
+        )
+        for row in ROWS
+        for method in PAPER_METHODS
+    }
+
+
+def _one_bit_pairs(schedules: dict[str, str] = ALL_SCHEDULES) -> Pairs:
+    names = networks_under(schedules).items()
+    return {words: (name.with_method("binary"), name.with_method("twn")) for words, name in names}
+
+
+def _momentum_pairs() -> Pairs:
+    rows = {"VGG-11": vgg11_momentum(), "the demo": demo_momentum()}
+    pairs: Pairs = {
+        f"{words}, the paper's schedule, {METHOD_NAMES[recipe.method]}": (
+            recipe.name,
+            recipe.name.base,
+        )
+        for words, row in rows.items()
+        for recipe in row
+        if recipe.quantizer
+    }
+    return pairs | _pairs_of_tries({}, search.PAPER_MOMENTUM)
+
+
+def _tuned_pairs() -> Pairs:
+    names = {bits: ROWS[0](method).name for bits, (_, method) in BITS.items()}
+    return {f"ResNet-20, {bits}": (name + TUNED, name + PLUS) for bits, name in names.items()}
+
+
+def _pairs_of_tries(ours: search.Change, theirs: search.Change) -> Pairs:
+    """Two changes against each other among the tries of the search."""
+    return {
+        f"{TRIES}, {bits}, decay {shown}": (
+            search.tried(method, decay | ours).name,
+            search.tried(method, decay | theirs).name,
+        )
+        for bits, (_, method) in BITS.items()
+        if method == "ternary" or search.EXACT not in (ours, theirs)
+        for shown, decay in DECAYS.items()
+    }
+
+
+QUESTIONS = {  # by the name of their table and their picture
+    "gains": Question(_rival_pairs, "BinaryRelax", "BinaryConnect"),
+    "annealed": Question(_annealed_pairs, "annealed", "the paper's schedule"),
+    "exact": Question(_exact_pairs, "exact", "TWN's threshold", first="exact projection"),
+    "start": Question(_start_pairs, "from the float network", "from random weights"),
+    "momentum": Question(_momentum_pairs, "momentum 0.9", "momentum 0.95"),
+    "one-bit": Question(
+        _one_bit_pairs, "1 bit, BinaryRelax", "TWN", first="1 bit with BinaryRelax"
+    ),
+}
+
+
+def gains_in_short(evidence: Evidence) -> str:
+    """The mean gain over the networks under each schedule, at 1 bit and at ternary."""
+    groups, shown = rival_groups(), []
+    demo = (f"the demo, {schedule}" for schedule in ("the paper's schedule", "annealed"))
+    for group in (*SCHEDULES.values(), *demo):
+        pairs = _with_runs(evidence, groups[group]).values()
+        for bits, method in zip(BITS, RELAXED, strict=True):
+            mine = [pair for pair in pairs if find_recipe(pair[0]).method == method]
+            if mine:
+                by_last, by_best = (mean_text(evidence.mean_gains(mine, f)) for f in (last, best))
+                count = counted(len(mine), "comparison")
+                shown.append(f"{group}, {bits}: last {by_last}, best {by_best} ({count})")
+    return "<br>".join(shown)
+
+
+def annealed_in_short(evidence: Evidence) -> str:
+    """The ranges of mean gains of quantized networks, by the last epoch and by the best."""
+    pairs_of: dict[str, list[Pair]] = {}
+    for pair in QUESTIONS["annealed"].answers(evidence).values():
+        recipe = find_recipe(pair[0])
+        if recipe.quantizer:
+            pairs_of.setdefault(NETWORK_NAMES[recipe.network], []).append(pair)
+    shown = []
+    for network, pairs in pairs_of.items():
+        by_last, by_best = (range_text(evidence.mean_gains(pairs, f)) for f in (last, best))
+        shown.append(f"{network}: last {by_last}, best {by_best}")
+    return "<br>".join(shown)
+
+
+def one_bit_in_short(evidence: Evidence) -> str:
+    """By the last epoch and by the best, network by network."""
+    shown = []
+    for words, pair in _with_runs(evidence, _one_bit_pairs(SCHEDULES)).items():
+        lasts, bests = (evidence.differences(pair, figure) for figure in (last, best))
+        seeds = counted(len(lasts), "seed")
+        shown.append(f"{words}: last {mean_text(lasts)}, best {mean_text(bests)} ({seeds})")
+    return "<br>".join(shown)
+
+
+SECTIONS = {
+    **{f"findings-{name}": question.table for name, question in QUESTIONS.items()},
+    "findings-gains-in-short": gains_in_short,
+    "findings-annealed-in-short": annealed_in_short,
+    "findings-exact-in-short": QUESTIONS["exact"].in_short,
+    "findings-start-in-short": QUESTIONS["start"].in_short,
+    "findings-one-bit-in-short": one_bit_in_short,
+    "recipes-tuned-against-plus": Question(_tuned_pairs, "`-tuned`", "`-plus`").table,
+}
+PICTURES = {f"findings/{name}": question.picture for name, question in QUESTIONS.items()}

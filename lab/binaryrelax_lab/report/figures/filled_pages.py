@@ -1,0 +1,99 @@
+"""README and docs with their figures: what stands between markers, and every picture.
+
+A page says where: what is between `<!-- figures: NAME -->` and `<!-- end -->` is replaced. A marker
+at the beginning of a line marks paragraphs of their own; any other, as in a cell of a table, words
+within a line. All else on a page is written by hand.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure as Drawing
+
+from binaryrelax_lab.report.drawing import figure_bytes
+from binaryrelax_lab.report.figures import (
+    cifar_tables,
+    comparisons,
+    demo,
+    last_epochs,
+    packed_checks,
+    packed_times,
+    phases,
+    projection_times,
+    step_times,
+    theory_tables,
+    tuning,
+    watched_steps,
+)
+from binaryrelax_lab.report.figures.evidence import Evidence
+
+Picture = Callable[[Evidence], bytes]
+StudyDrawing = Callable[[Any], Drawing]  # from the numbers of its JSON file
+
+DRAWN = (comparisons, last_epochs, phases, watched_steps)
+WRITTEN = (
+    *(demo, cifar_tables, *DRAWN, tuning, theory_tables),
+    *(projection_times, step_times, packed_times, packed_checks),
+)
+SECTIONS: dict[str, Callable[[Evidence], str]] = {
+    name: section for subject in WRITTEN for name, section in subject.SECTIONS.items()
+}
+MARKED = re.compile(
+    r"(?P<begins_line>^)?(?P<marker><!-- figures: (?P<name>[\w-]+) -->).*?<!-- end -->",
+    re.DOTALL | re.MULTILINE,
+)
+
+
+def stale_files(evidence: Evidence, pictures: Mapping[str, Picture]) -> dict[Path, bytes]:
+    """What pages and pictures should hold, of those that hold something else or are missing."""
+    wanted = {page: filled(page.read_text(), evidence).encode() for page in pages(evidence.root)}
+    wanted |= {picture_file(evidence.root, name): draw(evidence) for name, draw in pictures.items()}
+    return {
+        path: content
+        for path, content in wanted.items()
+        if not path.is_file() or path.read_bytes() != content
+    }
+
+
+def pages(root: Path) -> list[Path]:
+    """The pages with figures."""
+    return [root / "README.md", *sorted((root / "docs").glob("*.md"))]
+
+
+def picture_file(root: Path, name: str) -> Path:
+    """Where a picture is."""
+    return root / "docs" / "images" / f"{name}.png"
+
+
+def filled(text: str, evidence: Evidence) -> str:
+    """A page with every marked section made anew."""
+
+    def section(match: re.Match[str]) -> str:
+        around = "" if match["begins_line"] is None else "\n\n"
+        figures = SECTIONS[match["name"]](evidence)
+        return f"{match['marker']}{around}{figures}{around}<!-- end -->"
+
+    return MARKED.sub(section, text)
+
+
+def all_pictures(of_theory: Mapping[str, StudyDrawing]) -> dict[str, Picture]:
+    """Every picture of README and docs by its name in docs/images.
+
+    Args:
+        of_theory: what draws the numbers of `results/theory/NAME.json`, by that name.
+    """
+    pictures = {name: _drawn(draw) for part in DRAWN for name, draw in part.PICTURES.items()}
+    pictures |= {f"theory/{name}": _of_numbers(name, draw) for name, draw in of_theory.items()}
+    return pictures | {"demo": demo.picture}
+
+
+def _drawn(draw: Callable[[Evidence], Drawing]) -> Picture:
+    return lambda evidence: figure_bytes(draw(evidence))
+
+
+def _of_numbers(name: str, draw: StudyDrawing) -> Picture:
+    return lambda evidence: figure_bytes(draw(evidence.read(f"results/theory/{name}.json")))

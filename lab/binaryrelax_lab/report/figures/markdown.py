@@ -1,0 +1,65 @@
+"""How figures look in Markdown: tables, and accuracies with their spread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from binaryrelax_lab.report.figures.evidence import Evidence
+from binaryrelax_lab.results.statistics import is_beyond_chance, spread_of
+
+Columns = Mapping[str, Callable[[Any], str]]  # by its heading, what a column shows of a record
+NOTHING = "-"
+NOT_MEASURED = "Not measured yet."
+
+
+def table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A Markdown table."""
+    headings = list(headings)
+    lines = [headings, ["---"] * len(headings), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def table_of(records: Iterable[Any], columns: Columns) -> str:
+    """A table with a row for each record."""
+    return table(columns, ([cell(record) for cell in columns.values()] for record in records))
+
+
+def record_table(file: str, *keys: str, columns: Columns) -> Callable[[Evidence], str]:
+    """What makes that table of the records that a file holds below these keys."""
+    return lambda evidence: table_of(evidence.read(file, *keys), columns)
+
+
+def spread_text(values: Iterable[float | None], *, signed: bool = False) -> str:
+    """Mean ± standard deviation, if there are several; a hyphen if there is nothing."""
+    found = spread_of(values)
+    return found.text(signed=signed) if found else NOTHING
+
+
+def mean_text(values: Iterable[float | None], *, signed: bool = True) -> str:
+    """The mean alone."""
+    found = spread_of(values)
+    return replace(found, deviation=None).text(signed=signed) if found else NOTHING
+
+
+def gain_text(values: Sequence[float]) -> str:
+    """Mean ± deviation of differences, in how many seeds above zero; bold if beyond chance."""
+    if not values:
+        return NOTHING
+    shown = spread_text(values, signed=True)
+    ahead = sum(value > 0 for value in values)
+    return f"{f'**{shown}**' if is_beyond_chance(values) else shown} ({ahead} of {len(values)})"
+
+
+def range_text(values: Sequence[float], *, signed: bool = True) -> str:
+    """The least and the largest value; one of them if they look the same."""
+    if not values:
+        return NOTHING
+    least, most = (spread_text([end], signed=signed) for end in (min(values), max(values)))
+    return least if least == most else f"{least} to {most}"
+
+
+def percent(share: float, digits: int = 1) -> str:
+    """A share in percent."""
+    return f"{100 * share:.{digits}f} %"

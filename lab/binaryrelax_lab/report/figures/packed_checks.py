@@ -1,0 +1,131 @@
+"""What became of damaged files, random networks and those of other libraries when packed."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+
+from binaryrelax_lab.report.figures.evidence import Evidence, Record, grouped
+from binaryrelax_lab.report.figures.markdown import NOT_MEASURED, percent, table
+
+OUTCOMES = {
+    "refused": "refused with one line",
+    "same": "same content",
+    "sound": "a sound network of that shape",
+}
+
+
+def damaged_files(evidence: Evidence) -> str:
+    """Outcomes of the mutants by their damage."""
+    content = _without_failures(evidence, "results/fuzz/packed.json")
+    kinds = content["damage"] | content["forgery"] | {"all": content["outcomes"]}
+    rows = [
+        (kind.replace("_", " "), *(f"{counts.get(outcome, 0):,}" for outcome in OUTCOMES))
+        for kind, counts in kinds.items()
+    ]
+    what = "damaged copies of real files, each loaded and certified under a limit of memory"
+    return f"{table(('damage', *OUTCOMES.values()), rows)}\n\n{content['mutants']:,} {what}."
+
+
+def random_networks(evidence: Evidence) -> str:
+    """Outcomes of random networks, stage by stage."""
+    content = _without_failures(evidence, "results/fuzz/networks.json")
+    rows = [
+        (stage, *(f"{counts.get(outcome, 0):,}" for outcome in ("agrees", "refused")))
+        for stage, counts in content["stages"].items()
+    ]
+    versions = content["versions"]
+    line = (
+        f"{content['networks']} networks, {content['agree_everywhere']} of which agree in all "
+        f"stages; torch {versions['torch']}, ONNX Runtime {versions['onnxruntime']}, OpenVINO "
+        f"{versions['openvino']}, {content['cpu']}."
+    )
+    return f"{table(('stage', 'agree', 'refused with one line'), rows)}\n\n{line}"
+
+
+def _without_failures(evidence: Evidence, name: str) -> Record:
+    content: Record = evidence.read(name)
+    if content["failures"]:
+        raise ValueError(f"{name} holds failures, and docs/packed.md says that there are none")
+    return content
+
+
+def of_library(evidence: Evidence, library: str) -> str:
+    """A row for each network of a library; of its quantizers the worst."""
+    file = f"results/zoo/{library}.json"
+    if not evidence.has(file):
+        return NOT_MEASURED
+    content = evidence.read(file)
+    networks = grouped(content["rows"], lambda row: row["name"])
+    where = content["environment"]
+    line = f"{content['rows'][0]['library']}, torch {where['torch']}, {where['device']}."
+    headings = ("network", "weights", "packed", "file, ternary", "file, 1 bit")
+    more = ("float32", "float32, kernels", "bfloat16", "loaded", "outcome")
+    return f"{table((*headings, *more), map(_network, networks.values()))}\n\n{line}"
+
+
+def _network(rows: list[Record]) -> tuple[str, ...]:
+    first = rows[0]
+    return (
+        first["name"],
+        f"{first['weights']:,}",
+        percent(first.get("packed_weights", 0) / first["weights"], 0),
+        _smaller(rows, "Ternary"),
+        _smaller(rows, "Binary"),
+        _difference(rows, "float32", by_kernels=False),
+        _difference(rows, "float32", by_kernels=True),
+        _difference(rows, "bfloat16", by_kernels=None),
+        _loaded(rows),
+        _outcome(rows),
+    )
+
+
+def _smaller(rows: list[Record], quantizer: str) -> str:
+    row = next((row for row in rows if row["quantizer"].startswith(quantizer)), {})
+    return f"{row['float_bytes'] / row['file_bytes']:.1f}×" if "file_bytes" in row else "-"
+
+
+def _difference(rows: list[Record], precision: str, *, by_kernels: bool | None) -> str:
+    """The largest difference from the float network, by torch, by kernels or by any engine."""
+    found = [
+        record
+        for row in rows
+        for engine, record in row.get("precisions", {})
+        .get(precision, {})
+        .get("engines", {})
+        .items()
+        if by_kernels is None or by_kernels == (engine != "torch")
+    ]
+    if not found:
+        return "-"
+    if all(record["same_bits"] for record in found):
+        return "same bits"
+    return f"{max(record['difference'] for record in found):.0e}"
+
+
+def _loaded(rows: list[Record]) -> str:
+    """Whether what was loaded is equal, and into which models loading was refused."""
+    loads = [load for row in rows for load in row.get("loads", {}).items()]
+    outcomes = {outcome.partition(":")[0] for _, outcome in loads if outcome != "equal"}
+    others = dict.fromkeys(way for way, outcome in loads if outcome != "equal")
+    if not loads or "differs" in outcomes:
+        return "differs" if loads else "-"
+    return f"equal; {', '.join(others)}: {', '.join(sorted(outcomes))}" if others else "equal"
+
+
+def _outcome(rows: list[Record]) -> str:
+    worst = next((row["status"] for row in rows if row["status"] != "agrees"), "agrees")
+    kept, refusals = rows[0].get("keep_float", []), " ".join(rows[0].get("refusals", []))
+    if not kept:
+        return str(worst)
+    kinds = dict.fromkeys(re.findall(r" is a [\w.]*?(\w+)[:;,]", refusals))
+    noun = "layer" if len(kept) == 1 else "layers"
+    return f"{worst}; refused and kept float: {len(kept)} {noun} ({', '.join(kinds)})"
+
+
+SECTIONS = {
+    "packed-fuzz": damaged_files,
+    "packed-random-networks": random_networks,
+    "zoo-huggingface": partial(of_library, library="huggingface"),
+    "zoo-timm": partial(of_library, library="timm"),
+}

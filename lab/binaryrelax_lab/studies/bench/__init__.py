@@ -1,0 +1,1 @@
+"""What things cost: a file for each bench of the command, and what they share."""

@@ -1,1 +1,0 @@
-"""Benchmarks: what a step costs, and what a projection costs."""

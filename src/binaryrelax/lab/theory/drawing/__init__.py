@@ -1,1 +1,0 @@
-"""The figures of docs/theory.md, each drawn from the numbers of its JSON file alone."""

@@ -1,0 +1,131 @@
+"""The optimizer's step through the fused kernels, beside a base that steps by itself.
+
+Without a CUDA device the kernels are interpreted, and weights on the CPU are handed to them.
+tests/gpu has what only a device can show: graphs, streams, and that nothing waits.
+"""
+
+import pytest
+import torch
+from torch import nn
+
+from binaryrelax import Binary, BinaryRelax, GeometricGrowth, PerLayer, Ternary, TernaryThreshold
+from tests.kernels.lockstep import DEVICE, IS_INTERPRETED, QUANTIZERS, QUIET, is_fusible
+
+pytestmark = QUIET
+ROUNDING = {"rtol": 1e-5, "atol": 1e-7}
+
+
+@pytest.fixture(autouse=True)
+def kernels_run_here(monkeypatch):
+    if IS_INTERPRETED:
+        monkeypatch.setattr("binaryrelax.optim.fused_weights.has_kernels", is_fusible)
+        monkeypatch.setattr("torch.cuda.current_device", lambda: DEVICE.index)
+
+
+class OwnSGD(torch.optim.SGD):
+    """A subclass, which the kernels leave to step by itself."""
+
+
+class OneScale(PerLayer):
+    """A granularity of the user's own, which cannot be hashed."""
+
+    __hash__ = None
+
+
+def relaxing(kind=torch.optim.SGD, quantizer=TernaryThreshold(), **settings):  # noqa: B008
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(2, 3, 3), nn.Flatten(), nn.Linear(12, 5)).to(DEVICE)
+    base = kind(model.parameters(), **{"lr": 0.05, "momentum": 0.9, **settings})
+    weights = {model[0].weight: quantizer, model[2].weight: quantizer}
+    return model, BinaryRelax(base, weights, GeometricGrowth(1.0, 2.0, 1, 3))
+
+
+def loss_of(model):
+    images = torch.linspace(-1, 1, 96, device=DEVICE).reshape(3, 2, 4, 4)
+    return model(images).square().mean()
+
+
+def train(model, optimizer, num_steps):
+    for _ in range(num_steps):
+        optimizer.zero_grad()
+        loss_of(model).backward()
+        optimizer.step()
+
+
+def takes_steps(optimizer):
+    """Whether the kernels would take base's next step."""
+    return bool(optimizer._weights._fused._possible_descents())
+
+
+def assert_alike(one, other):
+    for a, b in zip(one.float_weights.values(), other.float_weights.values(), strict=True):
+        torch.testing.assert_close(a, b, **ROUNDING)
+    for p, q in zip(one.state, other.state, strict=True):
+        mine, theirs = one.state[p]["momentum_buffer"], other.state[q]["momentum_buffer"]
+        torch.testing.assert_close(mine, theirs, **ROUNDING)
+
+
+@pytest.mark.parametrize("quantizer", QUANTIZERS, ids=repr)
+def test_the_kernels_take_the_steps_of_plain_sgd(quantizer):
+    model, optimizer = relaxing(quantizer=quantizer)
+    other_model, other = relaxing(OwnSGD, quantizer)
+    train(model, optimizer, 4)
+    train(other_model, other, 4)
+    assert takes_steps(optimizer) and not takes_steps(other)
+    assert_alike(optimizer, other)
+    assert all(weight.grad is not None for weight in optimizer.quantizers)
+    for weight, q in optimizer.quantizers.items():  # Phase II has begun: x is in Q
+        torch.testing.assert_close(weight.detach(), q.project(weight), **ROUNDING)
+
+
+@pytest.mark.parametrize("kind", [torch.optim.SGD, OwnSGD])
+def test_y_moves_in_its_own_memory_and_the_parameters_get_theirs_back(kind):
+    model, optimizer = relaxing(kind)
+    held = [t.data_ptr() for pair in optimizer.float_weights.items() for t in pair]
+    before = [y.clone() for y in optimizer.float_weights.values()]
+    train(model, optimizer, 2)
+    assert [t.data_ptr() for pair in optimizer.float_weights.items() for t in pair] == held
+    assert not any(map(torch.equal, before, optimizer.float_weights.values()))
+
+
+def test_a_step_that_fails_leaves_everything_and_is_not_taken_later():
+    model, optimizer = relaxing(quantizer=Ternary())
+    train(model, optimizer, 1)
+    loss_of(model).backward()
+    assert takes_steps(optimizer)
+    x = [weight.detach().clone() for weight in optimizer.quantizers]
+    y = [value.clone() for value in optimizer.float_weights.values()]
+    gradients = [weight.grad for weight in optimizer.quantizers]
+    optimizer.state[model[2].bias]["momentum_buffer"] = torch.zeros(3, device=DEVICE)  # not 5
+    with pytest.raises(RuntimeError):
+        optimizer.step()
+    optimizer.adopt_weights()  # writes x anew
+    assert optimizer.num_steps == 1
+    for weight, held, gradient in zip(optimizer.quantizers, x, gradients, strict=True):
+        torch.testing.assert_close(weight.detach(), held, **ROUNDING)
+        assert weight.grad is gradient
+    assert all(map(torch.equal, y, optimizer.float_weights.values()))
+
+
+def test_a_closure_steps_as_backward_before_it_does():
+    (model, optimizer), (other_model, other) = relaxing(OwnSGD), relaxing(OwnSGD)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = loss_of(model)
+        loss.backward()
+        return loss
+
+    for _ in range(3):
+        optimizer.step(closure)
+    train(other_model, other, 3)
+    assert_alike(optimizer, other)
+
+
+def test_a_granularity_of_the_users_own_without_a_hash_trains():
+    model, optimizer = relaxing(quantizer=Binary(granularity=OneScale()))
+    other_model, other = relaxing(quantizer=Binary())
+    train(model, optimizer, 3)
+    train(other_model, other, 3)
+    assert takes_steps(optimizer)
+    assert all(map(torch.equal, model.parameters(), other_model.parameters()))
