@@ -2,11 +2,10 @@
 
 import os
 import signal
-import threading
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
 
 import numpy as np
@@ -207,21 +206,19 @@ class ImageFolder(ImageSource):
 
 
 def _start_deaf_server() -> None:
-    """Starts the process that decoders are forked from, so that it and they ignore signals.
+    """Starts the process that decoders are forked from, so that it and they never see signals.
 
     Those who end a run signal the whole group, as torchrun and timeout do; but the process that
-    trains needs its images until it has written a checkpoint. Decoders must be deaf from their
-    birth: loading torch takes them a second or two.
+    trains needs its images until it has written a checkpoint. Signals are blocked, not ignored:
+    torch gives its loaders' workers a handler that dies of SIGTERM, and a signal that reaches this
+    process meanwhile is kept for later.
     """
-    if threading.current_thread() is not threading.main_thread():
-        return  # only the main thread may say what signals do
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(number, signal.SIG_IGN) for number in numbers]
+    resource_tracker.ensure_running()  # its own start, inside the next one, would lift the block
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
     try:
         forkserver.ensure_running()
     finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def load_imagenet(data: Path, *, download: bool = False) -> ImageFolder:

@@ -1,10 +1,14 @@
 import os
 import pickle
 import shutil
+import signal
+from dataclasses import replace
+from multiprocessing import forkserver
 
 import numpy as np
 import pytest
 import torch
+from lab.tests.support.command import children_of
 from PIL import Image
 
 from binaryrelax_lab.commands.errors import ways_out
@@ -15,6 +19,7 @@ from binaryrelax_lab.data.photographs import centre_view, random_box
 SIZE = 32
 CLASSES = ("n01", "n02", "n03")
 PLAN = EpochPlan(seed=1, epoch=2, batch_size=4, flip=True)
+ONE_BY_ONE = replace(PLAN, batch_size=1)  # more batches than are fetched ahead
 
 
 def write_image(path, rng, size=(50, 40)):
@@ -107,6 +112,32 @@ def test_workers_give_the_same_images_as_this_process(made_tree):
     with_workers = folder(made_tree, num_workers=2)
     assert same(train(with_workers), train(folder(made_tree)))
     assert same(list(with_workers.test_batches(4)), list(folder(made_tree).test_batches(4)))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_workers_decode_on_when_all_processes_are_signalled(made_tree, number):
+    """Once a batch is there, workers have the handlers that torch gives them: those die."""
+    source = folder(made_tree, num_workers=2)
+    expected = list(folder(made_tree).train_batches(plan=ONE_BY_ONE))
+    batches = source.train_batches(plan=ONE_BY_ONE)
+    first = next(batches)
+    for pid in children_of(os.getpid()):
+        os.kill(pid, number)
+    assert same([first, *batches], expected)
+
+
+def test_a_signal_that_comes_while_workers_start_is_not_lost(made_tree, monkeypatch):
+    noted = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: noted.append(number))
+    start = forkserver.ensure_running
+    monkeypatch.setattr(
+        forkserver, "ensure_running", lambda: (os.kill(os.getpid(), signal.SIGTERM), start())
+    )
+    try:
+        next(folder(made_tree, num_workers=1).train_batches(plan=ONE_BY_ONE))
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert noted == [signal.SIGTERM] and not signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
 def test_what_workers_need_can_be_sent_to_them(made_tree):
