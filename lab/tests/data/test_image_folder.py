@@ -2,13 +2,16 @@ import os
 import pickle
 import shutil
 import signal
+import subprocess
+import sys
 from dataclasses import replace
 from multiprocessing import forkserver
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from lab.tests.support.command import children_of
+from lab.tests.support.command import PATIENCE, ROOT, children_of
 from PIL import Image
 
 from binaryrelax_lab.commands.errors import ways_out
@@ -114,16 +117,23 @@ def test_workers_give_the_same_images_as_this_process(made_tree):
     assert same(list(with_workers.test_batches(4)), list(folder(made_tree).test_batches(4)))
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_workers_decode_on_when_all_processes_are_signalled(made_tree, number):
+def decode_on_when_signalled(root, number):
     """Once a batch is there, workers have the handlers that torch gives them: those die."""
-    source = folder(made_tree, num_workers=2)
-    expected = list(folder(made_tree).train_batches(plan=ONE_BY_ONE))
-    batches = source.train_batches(plan=ONE_BY_ONE)
+    source = Path(root)
+    expected = train(folder(source), ONE_BY_ONE)
+    batches = folder(source, num_workers=2).train_batches(plan=ONE_BY_ONE)
     first = next(batches)
     for pid in children_of(os.getpid()):
         os.kill(pid, number)
     assert same([first, *batches], expected)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_workers_decode_on_when_all_processes_are_signalled(made_tree, number):
+    """In a process of its own: in this one, other tests start the server that workers come from."""
+    call = f"decode_on_when_signalled({str(made_tree)!r}, {number:d})"
+    program = f"from {__name__} import decode_on_when_signalled; {call}"
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, timeout=PATIENCE)
 
 
 def test_a_signal_that_comes_while_workers_start_is_not_lost(made_tree, monkeypatch):
