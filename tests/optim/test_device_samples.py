@@ -106,3 +106,13 @@ def test_weights_of_several_dtypes_are_compared():
     assert samples.differing() == []
     weights[0].data[8, 8] += 1
     assert samples.differing() == [weights[0]]
+
+
+def test_nan_that_was_remembered_is_no_other_value():
+    weights, samples = remembered()
+    weights[0].data[0, 0] = torch.nan
+    samples.remember()
+    weights[0].data = weights[0].data.clone()
+    assert samples.moved() == samples.differing() == []
+    samples.look()
+    assert samples.read(wait=True) == []

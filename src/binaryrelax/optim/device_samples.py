@@ -9,6 +9,7 @@ from binaryrelax.optim.device_flags import DeviceFlags, agreed, chosen
 from binaryrelax.quantizers.sharded_weights import is_dtensor, local_part
 
 SAMPLE_SIZE = 4096  # entries of a weight: several of each row of most layers
+WHOLE_NUMBERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes
 
 
 class DeviceSamples:
@@ -76,7 +77,8 @@ class DeviceSamples:
         return found
 
     def _differ(self) -> Tensor:
-        return (torch.cat(self._pieces).view_as(self._known) != self._known).any(1)
+        now = torch.cat(self._pieces).view_as(self._known)
+        return (_bits(now) != _bits(self._known)).any(1)
 
     def _lay_out(self) -> None:
         """Find where the samples lie; what they held stays known."""
@@ -104,7 +106,12 @@ def _place(weight: Tensor) -> tuple[int, torch.Size, tuple[int, ...]]:
 def _differ_anywhere(one: Tensor, other: Tensor) -> Tensor:
     if one.shape != other.shape:
         return torch.ones((), dtype=torch.bool, device=one.device)
-    return (one != other).any()
+    return (_bits(one) != _bits(other)).any()
+
+
+def _bits(values: Tensor) -> Tensor:
+    """The same memory as whole numbers: a NaN that the optimizer wrote is not another value."""
+    return values.view(WHOLE_NUMBERS[values.dtype.itemsize])
 
 
 def _sample(part: Tensor) -> Tensor:

@@ -12,12 +12,11 @@ from torch import Tensor
 
 from binaryrelax.optim.argument_checks import first_few
 from binaryrelax.optim.device_flags import agreed, chosen
-from binaryrelax.optim.device_samples import DeviceSamples
+from binaryrelax.optim.device_samples import WHOLE_NUMBERS, DeviceSamples
 from binaryrelax.quantizers.quantizable_layers import overlaps
 from binaryrelax.quantizers.sharded_weights import is_dtensor, known_to_all, local_part
 
 Rewrite = Callable[[Collection[Tensor]], None]  # writes x anew into these, and remembers it
-_WHOLE_NUMBERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes
 
 
 class ForeignWrites:
@@ -206,7 +205,7 @@ class _Copy:
 
 def _bits(values: Tensor) -> Any:
     """The tensor as an array of whole numbers, which tells -0 from 0 and knows no NaN."""
-    return values.view(_WHOLE_NUMBERS[values.dtype.itemsize]).numpy()
+    return values.view(WHOLE_NUMBERS[values.dtype.itemsize]).numpy()
 
 
 def _are_alike(first: Tensor, second: Tensor) -> bool:
