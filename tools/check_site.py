@@ -1,6 +1,6 @@
 """Says whether the built site asks a server for anything: scripts, styles, fonts or pictures.
 
-    python tools/check_site.py build/site    exit status 1 if it does, with a line for each place
+python tools/check_site.py build/site    exit status 1 if it does, with a line for each place
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ import sys
 from pathlib import Path
 
 ELEMENT = re.compile(r"<(script|link|img|iframe|source|video|audio|embed|object)\b[^>]*>", re.I)
-ADDRESS = re.compile(r"""\b(?:src|href|srcset|data)\s*=\s*["']?\s*((?:https?:)?//[^"'\s>]+)""", re.I)
+ADDRESS = re.compile(
+    r"""\b(?:src|href|srcset|data)\s*=\s*["']?\s*((?:https?:)?//[^"'\s>]+)""", re.I
+)
 HARMLESS_LINK = re.compile(r"""rel=["']?(?:canonical|prev|next|alternate)\b""", re.I)
 IN_STYLE = re.compile(r"""(?:url\(\s*["']?|@import\s+["'])((?:https?:)?//[^"')\s]+)""", re.I)
 IN_SCRIPT = re.compile(r"""["'`](https?://[^"'`\s]+\.(?:m?js|css|woff2?|wasm)\b[^"'`]*)["'`]""")
