@@ -35,6 +35,7 @@ LAST = ("recipes", "theory", "performance")  # of Evidence, after its questions
 LOOSE = "evidence"  # where pages at the top of docs/ are shown
 LINK = re.compile(r"(?<!!)\[([^\]\n]+)\]\(([^)\s]+)\)")
 COMMANDS = "<!-- commands -->"
+SERVER = re.compile(r"https://unpkg\.com/[^\"'`\s]+")  # where the theme gets scripts we do not use
 log = logging.getLogger("mkdocs.site_hooks")
 
 
@@ -71,6 +72,12 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     if COMMANDS in markdown:
         markdown = markdown.replace(COMMANDS, command_reference())
     return without_outside_links(markdown, page.file.src_uri)
+
+
+def on_post_build(config: MkDocsConfig, **_: Any) -> None:
+    """The theme's scripts name no server: an empty script stands for mermaid and old polyfills."""
+    for script in Path(config.site_dir, "assets", "javascripts").glob("*.js"):
+        script.write_text(SERVER.sub("data:text/javascript,", script.read_text()))
 
 
 def without_outside_links(markdown: str, page: str) -> str:

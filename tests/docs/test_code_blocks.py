@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+
 from tests.docs.pages import PAGES, blocks_of, name_of
 
 RUNNER = Path(__file__).with_name("run_blocks.py")

@@ -1,11 +1,11 @@
 """Relative links and anchors of the pages lead somewhere, in the site as on a code host."""
 
 import re
-import unicodedata
 from functools import cache
 from pathlib import Path
 
 import pytest
+
 from tests.docs.pages import PAGES, ROOT, name_of, outside_of_blocks
 
 LINK = re.compile(r"\]\(([^)\s]+)(?: +\"[^\"]*\")?\)|<(?:img|a)\b[^>]*?(?:src|href)=\"([^\"]+)\"")
@@ -13,13 +13,8 @@ OUTSIDE = re.compile(r"[a-z]+:")
 ALL = [ROOT / "README.md", *PAGES]
 
 
-def in_site(heading: str) -> str:
-    """The anchor that mkdocs gives a heading."""
-    text = unicodedata.normalize("NFKD", heading).encode("ascii", "ignore").decode()
-    return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", text).strip().lower())
-
-
-def on_code_host(heading: str) -> str:
+def slug_of(heading: str) -> str:
+    """The anchor of a heading, in the site (mkdocs.yml, `slugify`) as on a code host."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
@@ -28,9 +23,8 @@ def anchors_of(page: Path) -> set[str]:
     """What a page can be linked by: headings, names that it documents, anchors of its own."""
     text = re.sub(r"^( *)(`{3,}).*?^ *\2 *$", "", page.read_text(), flags=re.M | re.S)
     headings = [re.sub(r"[`*]|\{#.*\}", "", h) for h in re.findall(r"^#+ (.*)$", text, re.M)]
-    slug = in_site if ROOT / "docs" in page.parents else on_code_host
     named = re.findall(r"(?:\bid=\"|\{#)([\w.-]+)", text)
-    return {*map(slug, headings), *re.findall(r"^::: ([\w.]+)", text, re.M), *named}
+    return {*map(slug_of, headings), *re.findall(r"^::: ([\w.]+)", text, re.M), *named}
 
 
 def broken_links(page: Path) -> list[str]:
