@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: help demo test test-slow test-peers test-gpu check bench clean python-is-there
+.PHONY: help demo test test-slow test-peers test-gpu check docs bench clean python-is-there
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -21,7 +21,7 @@ test-slow: $(VENV)/.native  ## the long tests, under forty minutes
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow tests lab/tests native/tests
 
 test-peers: $(VENV)/.native $(VENV)/.peers  ## networks of Hugging Face's transformers, packed; installs it
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m peers tests/peers
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m peers tests/peers tests/docs
 
 test-gpu: $(VENV)/.installed  ## the tests that need a CUDA device
 	$(BIN)/python -m pytest -m gpu tests/gpu lab/tests/gpu
@@ -30,6 +30,11 @@ check: $(VENV)/.installed  ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: $(VENV)/.docs  ## build the site into build/site; it needs no network to read
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs --quiet build --strict --clean
+	$(BIN)/python tools/check_site.py build/site
+	@echo "open build/site/index.html"
 
 bench: $(VENV)/.installed  ## for maintainers: renews benchmarks/results/projection.json; installs torchao
 	$(BIN)/pip install --quiet --no-deps torchao==0.18.0
@@ -45,6 +50,10 @@ $(VENV)/.installed: pyproject.toml lab/pyproject.toml constraints.txt | python-i
 
 $(VENV)/.peers: $(VENV)/.installed
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[peers]'
+	touch $@
+
+$(VENV)/.docs: $(VENV)/.installed
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	touch $@
 
 # The C++ kernels are an extra: without a compiler, or if it fails, everything else still works.

@@ -52,7 +52,7 @@ HOP = re.compile(r"^(?:pack|save|certify|load|export)? *([\w/]+\.py) +([\w.]+)",
 
 
 def test_walks_lead_through_functions_that_are_there():
-    walks = (ROOT / "docs" / "walks.md").read_text()
+    walks = (ROOT / "docs" / "under-the-hood" / "walks.md").read_text()
     hops = HOP.findall(walks)
     assert len(hops) > 60
     for file, name in hops:

@@ -134,8 +134,8 @@ def test_script_finds_no_page_out_of_date():
 
 
 def test_equations_are_found_in_code_and_tests():
-    """Each `eq. N` of docs/maths.md is cited where it is implemented and where it is tested."""
-    maths = (ROOT / "docs" / "maths.md").read_text()
+    """Each `eq. N` of docs/under-the-hood/maths.md is cited where it is implemented and where it is tested."""
+    maths = (ROOT / "docs" / "under-the-hood" / "maths.md").read_text()
     numbers = re.findall(r"\| eq\. (\d+) \|", maths)
     assert numbers == ["2", "3", "4", "5", "6", "7", "10", "11", "12"]
     for place in ("src", "tests"):
