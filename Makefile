@@ -32,7 +32,7 @@ check: $(VENV)/.installed  ## ruff and mypy
 	$(BIN)/mypy
 
 docs: $(VENV)/.docs  ## build the site into build/site; it needs no network to read
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs --quiet build --strict --clean
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --clean  # never --quiet: it hides what --strict counts
 	$(BIN)/python tools/check_site.py build/site
 	@echo "open build/site/index.html"
 

@@ -1,4 +1,4 @@
-"""What the compiled module offers; written by `python -m nanobind.stubgen`."""
+"""What the compiled module offers: `python -m nanobind.stubgen`, formatted by ruff."""
 
 from collections.abc import Sequence
 
@@ -10,8 +10,14 @@ def instruction_sets() -> list[str]:
 class PackedMatrix:
     """A matrix of 1-bit or ternary weights, re-tiled for the CPU."""
 
-    def __init__(self, codes: object, scale: object, inputs: int, bits: int, instruction_set: str | None = None) -> None: ...
-
+    def __init__(
+        self,
+        codes: object,
+        scale: object,
+        inputs: int,
+        bits: int,
+        instruction_set: str | None = None,
+    ) -> None: ...
     def multiply(self, x: object, y: object, bias: object | None, fast: bool, threads: int) -> None:
         """Write scale * (weights @ row) + bias into y for every row of x."""
 
@@ -22,8 +28,18 @@ class PackedMatrix:
 class PackedFilters:
     """Filters of 1-bit or ternary weights, re-tiled for the CPU."""
 
-    def __init__(self, codes: object, scale: object, shape: Sequence[int], bits: int, stride: tuple[int, int], padding: tuple[int, int], dilation: tuple[int, int], groups: int, instruction_set: str | None = None) -> None: ...
-
+    def __init__(
+        self,
+        codes: object,
+        scale: object,
+        shape: Sequence[int],
+        bits: int,
+        stride: tuple[int, int],
+        padding: tuple[int, int],
+        dilation: tuple[int, int],
+        groups: int,
+        instruction_set: str | None = None,
+    ) -> None: ...
     def convolve(self, x: object, y: object, bias: object | None, fast: bool, threads: int) -> None:
         """
         Write the convolution of the NHWC images x, times scale plus bias, into y.

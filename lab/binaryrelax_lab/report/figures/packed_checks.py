@@ -46,7 +46,8 @@ def random_networks(evidence: Evidence) -> str:
 def _without_failures(evidence: Evidence, name: str) -> Record:
     content: Record = evidence.read(name)
     if content["failures"]:
-        raise ValueError(f"{name} holds failures, and docs/evidence/packed-networks.md says that there are none")
+        page = "docs/evidence/packed-networks.md"
+        raise ValueError(f"{name} holds failures, and {page} says that there are none")
     return content
 
 

@@ -134,7 +134,7 @@ def test_script_finds_no_page_out_of_date():
 
 
 def test_equations_are_found_in_code_and_tests():
-    """Each `eq. N` of docs/under-the-hood/maths.md is cited where it is implemented and where it is tested."""
+    """Each `eq. N` of the page maths.md is cited where it is implemented and tested."""
     maths = (ROOT / "docs" / "under-the-hood" / "maths.md").read_text()
     numbers = re.findall(r"\| eq\. (\d+) \|", maths)
     assert numbers == ["2", "3", "4", "5", "6", "7", "10", "11", "12"]
