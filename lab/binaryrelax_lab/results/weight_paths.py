@@ -33,16 +33,15 @@ class Moment:
     @staticmethod
     def from_json(content: dict[str, Any], units: int) -> Moment:
         """The content of one entry of `moments`."""
-        codes, of_y, of_x = (
-            _numbers(content[key]) for key in ("codes", "counts_of_y", "counts_of_x")
-        )
-        y, x = (tuple(value / units for value in _numbers(content[key])) for key in ("y", "x"))
+        strength = content["strength"]
         return Moment(
-            step=content["step"],
-            phase=content["phase"],
-            strength=math.inf if content["strength"] == "inf" else content["strength"],
-            distance=content["relative_distance"],
-            **{"y": y, "x": x, "codes": codes, "counts_of_y": of_y, "counts_of_x": of_x},
+            content["step"],
+            content["phase"],
+            math.inf if strength == "inf" else strength,
+            content["relative_distance"],
+            tuple(value / units for value in _numbers(content["y"])),
+            tuple(value / units for value in _numbers(content["x"])),
+            *(_numbers(content[key]) for key in ("codes", "counts_of_y", "counts_of_x")),
         )
 
 

@@ -24,6 +24,7 @@ from binaryrelax_lab.report.figures import (
     packed_times,
     phases,
     projection_times,
+    results_in_short,
     step_times,
     theory_tables,
     tuning,
@@ -37,7 +38,7 @@ StudyDrawing = Callable[[Any], Drawing]  # from the numbers of its JSON file
 
 DRAWN = (comparisons, last_epochs, phases, watched_steps)
 WRITTEN = (
-    *(demo, cifar_tables, *DRAWN, tuning, theory_tables),
+    *(demo, results_in_short, cifar_tables, *DRAWN, tuning, theory_tables),
     *(projection_times, step_times, packed_times, packed_checks),
 )
 SECTIONS: dict[str, Callable[[Evidence], str]] = {

@@ -25,8 +25,11 @@ EVIDENCE = Evidence(ROOT)
 PAGES = pages(ROOT)
 PICTURES = all_pictures({part.name: part.draw for part in PARTS if part.draw})
 TABLES_OF_WORDS = {  # written by hand: they hold no measured figure
-    "| you want | you write |",
-    "| | binaryrelax | torchao PARQ 0.18 | Brevitas | Larq | BitNet code |",
+    "| | enters your code as | weights | activations | a file at rest | take it for |",
+    "| distribution | what it is | needs |",
+    "| extra | brings |",
+    "| what you see | what to do |",
+    "| field | what it tells |",
     "| | |",
     "| letter | word in the code | meaning |",
     "| | what it says | implemented in | checked in |",
