@@ -1,26 +1,50 @@
-"""The code that README and docs show runs as it stands."""
+"""README is short, its code runs, its links lead somewhere; so do those of the other pages."""
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
+from tools.prose_statistics import LONG, num_words, sentences
 
 ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+MOST_LINES = 130
 PAGES = [
-    ROOT / "README.md",
-    *sorted((ROOT / "docs").glob("*.md")),
+    README,
+    *sorted((ROOT / "docs").rglob("*.md")),
     ROOT / "CONTRIBUTING.md",
     ROOT / "networks" / "README.md",
 ]
+BLOCK = re.compile(
+    r"^(?:<!-- (?P<mark>[^>]*) -->\n+)?```(?P<kind>\w*)\n(?P<code>.*?)^```$", re.M | re.S
+)
+NOT_HERE = ("not run: ", "run: ")  # with a reason; or with libraries that are not there
+
+
+def blocks_of(page, kind):
+    """Mark and code of each block of a kind."""
+    found = BLOCK.finditer(page.read_text())
+    return [(block["mark"] or "", block["code"]) for block in found if block["kind"] == kind]
 
 
 def code_of(page):
-    """All Python of a page: a block may go on where the one before it ended."""
-    return "".join(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
+    """All Python of a page that runs here: a block may go on where the one before it ended."""
+    return "".join(c for mark, c in blocks_of(page, "python") if not mark.startswith(NOT_HERE))
 
 
 def name_of(page):
     return str(page.relative_to(ROOT))
+
+
+def test_readme_is_a_front_door():
+    assert len(README.read_text().splitlines()) <= MOST_LINES
+
+
+def test_no_sentence_of_readme_is_long():
+    lengths = {sentence: num_words(sentence) for sentence in sentences(README.read_text())}
+    assert len(lengths) > 20
+    assert not {sentence: n for sentence, n in lengths.items() if n > LONG}
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if code_of(p)], ids=name_of)
@@ -30,6 +54,16 @@ def test_python_of_the_page_runs(page, tmp_path, monkeypatch):
     namespace = {}
     exec(compile(code_of(page), page.name, "exec"), namespace)
     assert namespace
+
+
+def test_shell_blocks_of_readme_run_or_say_why_not(tmp_path):
+    blocks = blocks_of(README, "sh")
+    assert blocks and not blocks_of(README, "")
+    for mark, code in blocks:
+        if mark == "run":
+            subprocess.run(["bash", "-ec", code], cwd=tmp_path, check=True, timeout=60)
+        else:
+            assert re.fullmatch(r"not run: \S.*", mark), code
 
 
 def anchors_of(page):

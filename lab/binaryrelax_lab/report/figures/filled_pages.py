@@ -24,10 +24,12 @@ from binaryrelax_lab.report.figures import (
     packed_times,
     phases,
     projection_times,
+    results_in_short,
     step_times,
     theory_tables,
     tuning,
     watched_steps,
+    way_into_q,
 )
 from binaryrelax_lab.report.figures.evidence import Evidence
 
@@ -36,7 +38,7 @@ StudyDrawing = Callable[[Any], Drawing]  # from the numbers of its JSON file
 
 DRAWN = (comparisons, last_epochs, phases, watched_steps)
 WRITTEN = (
-    *(demo, cifar_tables, *DRAWN, tuning, theory_tables),
+    *(demo, results_in_short, cifar_tables, *DRAWN, tuning, theory_tables),
     *(projection_times, step_times, packed_times, packed_checks),
 )
 SECTIONS: dict[str, Callable[[Evidence], str]] = {
@@ -61,12 +63,12 @@ def stale_files(evidence: Evidence, pictures: Mapping[str, Picture]) -> dict[Pat
 
 def pages(root: Path) -> list[Path]:
     """The pages with figures."""
-    return [root / "README.md", *sorted((root / "docs").glob("*.md"))]
+    return [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
 
 
 def picture_file(root: Path, name: str) -> Path:
-    """Where a picture is."""
-    return root / "docs" / "images" / f"{name}.png"
+    """Where a picture is: one without an ending is a PNG file."""
+    return root / "docs" / "images" / (name if name.endswith(".svg") else f"{name}.png")
 
 
 def filled(text: str, evidence: Evidence) -> str:
@@ -88,7 +90,7 @@ def all_pictures(of_theory: Mapping[str, StudyDrawing]) -> dict[str, Picture]:
     """
     pictures = {name: _drawn(draw) for part in DRAWN for name, draw in part.PICTURES.items()}
     pictures |= {f"theory/{name}": _of_numbers(name, draw) for name, draw in of_theory.items()}
-    return pictures | {"demo": demo.picture}
+    return pictures | {"demo": demo.picture} | way_into_q.PICTURES
 
 
 def _drawn(draw: Callable[[Evidence], Drawing]) -> Picture:
