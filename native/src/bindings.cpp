@@ -84,6 +84,32 @@ struct Operands {
     const float* bias_values() const { return bias ? bias->floats() : nullptr; }
 };
 
+constexpr const char* ABOUT_MATRIX = R"(A matrix of 1-bit or ternary weights, re-tiled for the CPU.
+
+Arrays are numpy's or anything that speaks DLPack, C-contiguous, in CPU memory.
+
+Args:
+    codes: uint8 of shape (outputs, bytes of a row), the codes of a row from the lowest bits on.
+        With 1 bit the codes 0 and 1 mean -1 and +1; with 2 bits 0, 1 and 2 mean -1, 0 and +1.
+    scale: float32, one value or one for each output.
+    inputs: the number of codes in a row.
+    bits: 1 (binary) or 2 (ternary).
+    instruction_set: one of ``instruction_sets()``; the best if not given.
+
+Raises:
+    ValueError: an array or a number does not fit; the message names it.
+
+Examples:
+    >>> import numpy as np
+    >>> from binaryrelax_native import PackedMatrix
+    >>> codes = np.array([[0b1101], [0b0111]], np.uint8)  # rows +1 -1 +1 +1 and +1 +1 +1 -1
+    >>> matrix = PackedMatrix(codes, np.array([0.5], np.float32), inputs=4, bits=1)
+    >>> x = np.array([[1, 2, 3, 4]], np.float32)
+    >>> y = np.empty((1, 2), np.float32)
+    >>> matrix.multiply(x, y, None, fast=False, threads=1)  # y = scale * (weights @ x)
+    >>> y
+    array([[3., 1.]], dtype=float32))";
+
 PackedMatrix make_matrix(nb::handle codes_object, nb::handle scale_object, int64_t inputs, int64_t bits,
                          const Name& instruction_set) {
     const Array codes("codes", codes_object), scale("scale", scale_object);
@@ -137,6 +163,38 @@ struct FilterOptions {
     int64_t groups;
 };
 
+constexpr const char* ABOUT_FILTERS = R"(Filters of 1-bit or ternary weights, re-tiled for the CPU.
+
+Arrays are numpy's or anything that speaks DLPack, C-contiguous, in CPU memory.
+
+Args:
+    codes: uint8 of shape (outputs, bytes of a row), as for ``PackedMatrix``.
+    scale: float32, one value or one for each output.
+    shape: (outputs, inputs of a group, height, width).
+    bits: 1 (binary) or 2 (ternary).
+    stride: vertical and horizontal.
+    padding: vertical and horizontal, with zeros.
+    dilation: vertical and horizontal.
+    groups: into which inputs and outputs are split.
+    instruction_set: one of ``instruction_sets()``; the best if not given.
+
+Raises:
+    ValueError: an array or a number does not fit; the message names it.
+
+Examples:
+    >>> import numpy as np
+    >>> from binaryrelax_native import PackedFilters
+    >>> codes = np.array([[0b10_01_00]], np.uint8)  # one filter of 1 x 3 pixels: -1 0 +1
+    >>> one = np.ones(1, np.float32)
+    >>> filters = PackedFilters(codes, one, (1, 1, 1, 3), 2, (1, 1), (0, 0), (1, 1), 1)
+    >>> filters.output_size(1, 5)
+    (1, 3)
+    >>> x = np.array([1, 2, 4, 8, 16], np.float32).reshape(1, 1, 5, 1)  # NHWC
+    >>> y = np.empty((1, 1, 3, 1), np.float32)
+    >>> filters.convolve(x, y, None, fast=False, threads=1)
+    >>> y.ravel()
+    array([ 3.,  6., 12.], dtype=float32))";
+
 PackedFilters make_filters(nb::handle codes_object, nb::handle scale_object, const FilterOptions& options,
                            const Name& instruction_set) {
     const Array codes("codes", codes_object), scale("scale", scale_object);
@@ -179,6 +237,13 @@ void convolve(const PackedFilters& filters, nb::handle x, nb::handle y, nb::hand
                      operands.y.writable_floats());
 }
 
+constexpr const char* ABOUT_SETS = R"(Names of the instruction sets this CPU can run, best last.
+
+Examples:
+    >>> from binaryrelax_native import instruction_sets
+    >>> instruction_sets()[0]  # every CPU can run this one
+    'portable')";
+
 std::vector<std::string> instruction_sets() {
     std::vector<std::string> names;
     for (const Kernels* kernels : available_kernels()) names.emplace_back(kernels->name);
@@ -191,9 +256,9 @@ std::vector<std::string> instruction_sets() {
 NB_MODULE(_native, module) {
     using namespace binaryrelax;
     module.attr("__version__") = BINARYRELAX_VERSION;
-    module.def("instruction_sets", &instruction_sets, "Names of the instruction sets this CPU can run, best last.");
+    module.def("instruction_sets", &instruction_sets, ABOUT_SETS);
 
-    nb::class_<PackedMatrix>(module, "PackedMatrix", "A matrix of 1-bit or ternary weights, re-tiled for the CPU.")
+    nb::class_<PackedMatrix>(module, "PackedMatrix", ABOUT_MATRIX)
         .def(
             "__init__",
             [](PackedMatrix* self, nb::handle codes, nb::handle scale, int64_t inputs, int64_t bits,
@@ -205,7 +270,7 @@ NB_MODULE(_native, module) {
              "Write scale * (weights @ row) + bias into y for every row of x.")
         .def_prop_ro("nbytes", &PackedMatrix::bytes, "Bytes of memory that the weights take.");
 
-    nb::class_<PackedFilters>(module, "PackedFilters", "Filters of 1-bit or ternary weights, re-tiled for the CPU.")
+    nb::class_<PackedFilters>(module, "PackedFilters", ABOUT_FILTERS)
         .def(
             "__init__",
             [](PackedFilters* self, nb::handle codes, nb::handle scale, const std::vector<int64_t>& shape,

@@ -57,10 +57,23 @@ def load_dataset(
     """The image set of that name.
 
     Args:
+        name: one of ``DATASETS``.
         data: the folder or archive that holds it, ``./data`` if not given; the embedded set needs
             none.
         download: fetch CIFAR into that folder if it is not there.
         in_turn: lets several processes do that one after the other.
+
+    Raises:
+        ValueError: no dataset has that name.
+        CifarNotFound: CIFAR is not there, and was not to be fetched.
+        ImagesNotFound: ImageNet is not there.
+        CannotDownload: CIFAR could not be fetched.
+
+    Examples:
+        >>> from binaryrelax_lab.data import load_dataset
+        >>> data = load_dataset("fashion-mnist-12k")  # embedded: no download
+        >>> data.num_train, data.num_test, data.num_classes
+        (10000, 2000, 10)
     """
     if name not in DATASETS:
         raise ValueError(f"no dataset is called {name!r}; there are: {', '.join(DATASETS)}")

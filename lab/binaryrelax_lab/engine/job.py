@@ -21,6 +21,14 @@ class Job:
         seed: all that is random follows from it.
         folder: the run folder.
         initial: the ``final.safetensors`` of the network to start from.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from binaryrelax_lab.engine import Job
+        >>> from binaryrelax_lab.recipes import find_recipe
+        >>> job = Job(find_recipe("demo-float"), seed=0, folder=Path("runs/demo-float"))
+        >>> job.is_finished()  # the folder holds no result yet
+        False
     """
 
     recipe: Recipe
@@ -65,6 +73,21 @@ def job_with_ancestor(recipe: Recipe, *, seed: int, out: Path, initial: Path | N
     """The job that fills the folder `out`, after the one of its float ancestor, if it needs one.
 
     The ancestor is trained inside `out`; its recipe is the one that `recipe` names.
+
+    Args:
+        recipe: of the network that is wanted.
+        seed: of both.
+        out: the run folder.
+        initial: the ``final.safetensors`` of an ancestor that is trained already.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from binaryrelax_lab.engine import job_with_ancestor
+        >>> from binaryrelax_lab.recipes import find_recipe
+        >>> recipe = find_recipe("demo-binary")
+        >>> jobs = job_with_ancestor(recipe, seed=0, out=Path("run"), initial=None)
+        >>> [(job.recipe.name, job.folder.as_posix()) for job in jobs]
+        [('demo-float', 'run/demo-float'), ('demo-binary', 'run')]
     """
     if recipe.starts_from is None or initial is not None:
         return [Job(recipe, seed, out, initial)]

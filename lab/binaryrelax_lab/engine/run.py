@@ -54,6 +54,14 @@ class RunOptions:
         resume: go on from the newest checkpoint in the folder, if there is one.
         checkpoint_every: epochs between checkpoints.
         should_stop: asked after each step; True ends the run with a checkpoint.
+
+    Examples:
+        >>> from binaryrelax_lab.engine import RunOptions
+        >>> import time
+        >>> end = time.monotonic() + 3600  # stop with a checkpoint after an hour, go on another day
+        >>> options = RunOptions(resume=True, should_stop=lambda: time.monotonic() > end)
+        >>> options.resume, options.checkpoint_every, options.should_stop()
+        (True, 5, False)
     """
 
     resume: bool = False
@@ -85,6 +93,19 @@ def train(
         RunStopped: `options.should_stop` said so.
         HoldsOtherRun: it was to be resumed, and the folder holds another run.
         LostNetwork: ... or this one, finished, without its network.
+
+    Examples:
+        >>> from dataclasses import replace
+        >>> from pathlib import Path
+        >>> from binaryrelax_lab.data import load_dataset
+        >>> from binaryrelax_lab.engine import Job, train
+        >>> from binaryrelax_lab.recipes import find_recipe
+        >>> data = load_dataset("fashion-mnist-12k")
+        >>> few = {"train_images": data.train_images[:128], "train_labels": data.train_labels[:128]}
+        >>> job = Job(find_recipe("demo-float@2"), seed=0, folder=Path("run"))
+        >>> result = train(job, replace(data, **few))
+        >>> len(result.epochs), sorted(path.name for path in Path("run").iterdir())
+        (2, ['checkpoints', 'final.safetensors', 'histograms.json', 'result.json'])
     """
     machine, listener = machine or Machine(), listener or Listener()
     data = data.holding_out(job.recipe.held_out) if job.recipe.held_out else data
@@ -121,6 +142,22 @@ def train_all(
         machine: what to train them with.
         listener: who hears of the progress.
         options: those of each run.
+
+    Examples:
+        >>> from dataclasses import replace
+        >>> from pathlib import Path
+        >>> from binaryrelax_lab.data import load_dataset
+        >>> from binaryrelax_lab.engine import Listener, Machine, RunOptions, jobs_of, train_all
+        >>> from binaryrelax_lab.recipes import find_recipe
+        >>> data = load_dataset("fashion-mnist-12k")
+        >>> few = {"train_images": data.train_images[:128], "train_labels": data.train_labels[:128]}
+        >>> binary = replace(find_recipe("demo-binary@2"), starts_from="demo-float@2")
+    >>> recipes = [find_recipe("demo-float@2"), binary]
+        >>> jobs = jobs_of(recipes, seed=0, out=Path("runs"))  # the second starts from the first
+        >>> tools = {"machine": Machine(), "listener": Listener(), "options": RunOptions()}
+        >>> results = train_all(jobs, replace(data, **few), **tools)
+        >>> [result.summary.in_q for result in results]
+        [None, True]
     """
     if not options.resume:
         machine.ranks.in_turn(lambda: refuse_bad_start(jobs, _needed(data)))

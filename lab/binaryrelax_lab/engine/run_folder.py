@@ -122,6 +122,16 @@ class RunFolder:
     """A run folder, which is read once: later answers are those of the first look.
 
     What is written through it is known to it.
+
+    Args:
+        path: of the folder; it need not be there yet.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from binaryrelax_lab.engine import RunFolder
+        >>> folder = RunFolder(Path("runs/demo-float"))
+        >>> folder.network.name, folder.result  # no run has finished there
+        ('final.safetensors', None)
     """
 
     def __init__(self, path: Path) -> None:

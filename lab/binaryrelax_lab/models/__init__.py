@@ -30,7 +30,25 @@ NETWORKS: dict[str, Callable[[int, int], nn.Module]] = {
 
 
 def build_network(name: str, num_channels: int = 3, num_classes: int = 10) -> nn.Module:
-    """A freshly initialised network; its weights come from torch's global generator."""
+    """A freshly initialised network; its weights come from torch's global generator.
+
+    Args:
+        name: one of ``NETWORKS``, such as "small-conv" or "resnet20".
+        num_channels: of the images.
+        num_classes: the number of outputs.
+
+    Raises:
+        ValueError: no network has that name.
+
+    Examples:
+        >>> import torch
+        >>> from binaryrelax_lab.models import build_network
+        >>> network = build_network("resnet20", num_channels=3, num_classes=10)
+        >>> sum(parameter.numel() for parameter in network.parameters())
+        269722
+        >>> network(torch.randn(2, 3, 32, 32)).shape
+        torch.Size([2, 10])
+    """
     if name not in NETWORKS:
         raise ValueError(f"no network is called {name!r}; there are: {', '.join(NETWORKS)}")
     return NETWORKS[name](num_channels, num_classes)

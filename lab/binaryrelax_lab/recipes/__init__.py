@@ -47,6 +47,18 @@ def find_recipe(name: str) -> Recipe:
     """The recipe of that name, which may tell of changes: NAME+key=value@epochs.
 
     Any number of them, made from left to right: NAME@12+lr=0.1+momentum=0.95@6.
+
+    Args:
+        name: of a recipe, with or without changes.
+
+    Raises:
+        ValueError: there is no such recipe; the message names close ones.
+
+    Examples:
+        >>> from binaryrelax_lab.recipes import find_recipe
+        >>> recipe = find_recipe("demo-ternary+lr=0.05@5")
+        >>> recipe.lr, recipe.epochs, recipe.phase_two_epoch, recipe.quantizer
+        (0.05, 5, 4, TernaryThreshold(ratio=0.7))
     """
     tries = (recipe for search in SEARCHES.values() for recipe in search)
     recipes = {recipe.name: recipe for recipe in (*ALL_RECIPES, *tries)}
@@ -71,5 +83,12 @@ def _no_such_recipe(name: str, recipes: Iterable[str]) -> str:
 
 
 def describe_recipes() -> list[dict[str, Any]]:
-    """Every recipe as data that JSON can hold."""
+    """Every recipe as data that JSON can hold.
+
+    Examples:
+        >>> from binaryrelax_lab.recipes import describe_recipes
+        >>> demo = [r for r in describe_recipes() if r["name"] == "demo-binary"]
+        >>> demo[0]["network"], demo[0]["quantizer"], demo[0]["epochs"]
+        ('small-conv', 'Binary()', 10)
+    """
     return [plain(recipe) for recipe in ALL_RECIPES]

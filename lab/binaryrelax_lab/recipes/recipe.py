@@ -38,6 +38,15 @@ class Recipe:
         starts_from: the recipe whose last epoch this one begins with.
         paper_accuracy: what the paper reports, in percent; top-1.
         paper_accuracy_top5: what the paper reports beside it on ImageNet.
+
+    Examples:
+        >>> from binaryrelax_lab.recipes import find_recipe
+        >>> recipe = find_recipe("demo-binary")
+        >>> recipe.method, recipe.quantizer, recipe.starts_from
+        ('binary', Binary(), 'demo-float')
+        >>> schedule = recipe.schedule(steps_per_epoch=78)
+        >>> [round(schedule(step), 6) for step in (0, 8 * 78 - 1)], schedule(8 * 78)
+        ([1.0, 150.0], inf)
     """
 
     name: RecipeName

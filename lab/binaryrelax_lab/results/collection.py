@@ -26,7 +26,29 @@ class Collection:
 
 
 def read_run(folder: Path) -> RunResult:
-    """The finished run in a folder, with its histograms if there are any."""
+    """The finished run in a folder, with its histograms if there are any.
+
+    Args:
+        folder: the run folder.
+
+    Raises:
+        OSError: there is no ``result.json``.
+        ValueError: it is not that of a run.
+
+    Examples:
+        >>> from dataclasses import replace
+        >>> from pathlib import Path
+        >>> from binaryrelax_lab.data import load_dataset
+        >>> from binaryrelax_lab.engine import Job, train
+        >>> from binaryrelax_lab.recipes import find_recipe
+        >>> from binaryrelax_lab.results import read_run
+        >>> data = load_dataset("fashion-mnist-12k")
+        >>> few = {"train_images": data.train_images[:128], "train_labels": data.train_labels[:128]}
+        >>> job = Job(find_recipe("demo-float@2"), seed=0, folder=Path("run"))
+        >>> result = train(job, replace(data, **few))
+        >>> read_run(Path("run")).summary == result.summary
+        True
+    """
     result = RunResult.from_json(read_json(folder / RESULT_NAME))
     histograms = folder / HISTOGRAMS_NAME
     if not histograms.is_file():
@@ -35,7 +57,29 @@ def read_run(folder: Path) -> RunResult:
 
 
 def collect_runs(folder: Path) -> Collection:
-    """Reads every result below `folder`; an empty one is an error that says what was looked for."""
+    """Reads every result below `folder`.
+
+    Args:
+        folder: may hold other files too, at any depth.
+
+    Raises:
+        ValueError: it holds no result; the message says what was looked for.
+
+    Examples:
+        >>> from dataclasses import replace
+        >>> from pathlib import Path
+        >>> from binaryrelax_lab.data import load_dataset
+        >>> from binaryrelax_lab.engine import Job, train
+        >>> from binaryrelax_lab.recipes import find_recipe
+        >>> from binaryrelax_lab.results import collect_runs
+        >>> data = load_dataset("fashion-mnist-12k")
+        >>> few = {"train_images": data.train_images[:128], "train_labels": data.train_labels[:128]}
+        >>> for seed in (0, 1):
+        ...     job = Job(find_recipe("demo-float@2"), seed=seed, folder=Path(f"runs/seed{seed}"))
+        ...     result = train(job, replace(data, **few))
+        >>> [(run.recipe.name, run.seed) for run in collect_runs(Path("runs")).runs]
+        [('demo-float@2', 0), ('demo-float@2', 1)]
+    """
     if not folder.is_dir():
         raise ValueError(f"{folder} is not a folder; looked for {LOOKED_FOR}")
     runs, notes = [], []

@@ -31,8 +31,19 @@ class EpochRecord:
         epoch: counted from 0.
         phase: 1 or 2; None in a float run.
         strength: the λ that wrote the weights at its end; None in a float run.
+        lr: the learning rate.
+        train_loss: the mean over the epoch.
         accuracy: at x.
+        accuracy_top5: likewise, where five guesses count.
         accuracy_projected: at proj(y), where it was measured.
+
+    Examples:
+        >>> from binaryrelax_lab.results import EpochRecord
+        >>> measured = {"lr": 0.01, "train_loss": 0.5, "accuracy": 80.0}
+        >>> hard = EpochRecord(9, phase=2, strength=float("inf"), **measured)
+        >>> entry = hard.to_json()
+        >>> entry["strength"], EpochRecord.from_json(entry, number=9) == hard
+        ('inf', True)
     """
 
     epoch: int
@@ -74,7 +85,22 @@ class EpochRecord:
 
 @dataclass(frozen=True)
 class Summary:
-    """The figures that tables are made of."""
+    """The figures that tables are made of; accuracies in percent.
+
+    Args:
+        last: of the last epoch.
+        best_phase_two: of the best epoch of Phase II.
+        mean_last_5: the mean of the last five epochs.
+        last_top5: of the last epoch, where five guesses count.
+        last_recalibrated: of the last epoch, with batch statistics measured anew.
+        in_q: whether all quantized weights lie in Q; None for a float network.
+
+    Examples:
+        >>> from binaryrelax_lab.results import Summary
+        >>> summary = Summary(last=85.5, best_phase_two=86.0, mean_last_5=85.7, in_q=True)
+        >>> Summary.from_json(summary.to_json()) == summary
+        True
+    """
 
     last: float
     best_phase_two: float | None
@@ -217,13 +243,32 @@ class RunResult:
     """A finished run.
 
     Args:
+        recipe: its settings.
+        seed: all that is random follows from it.
         environment: versions, device, commit and date.
         start: the network that it began with; None for random weights.
-        split: what was trained on and what accuracies mean, where that is not the whole set.
         seconds: of training, over all sittings.
+        epochs: a record of each.
+        summary: the figures that tables are made of.
         weights: what the final file holds.
+        split: what was trained on and what accuracies mean, where that is not the whole set.
         histograms: of its weights, which are in a file of their own.
         source: where it was read from, as a reader should see it.
+
+    Examples:
+        >>> from dataclasses import replace
+        >>> from pathlib import Path
+        >>> from binaryrelax_lab.data import load_dataset
+        >>> from binaryrelax_lab.engine import Job, train
+        >>> from binaryrelax_lab.recipes import find_recipe
+        >>> data = load_dataset("fashion-mnist-12k")
+        >>> few = {"train_images": data.train_images[:128], "train_labels": data.train_labels[:128]}
+        >>> job = Job(find_recipe("demo-float@2"), seed=0, folder=Path("run"))
+        >>> result = train(job, replace(data, **few))
+        >>> result.recipe.name, result.seed, len(result.epochs), result.start
+        ('demo-float@2', 0, 2, None)
+        >>> result.summary.last == result.epochs[-1].accuracy
+        True
     """
 
     recipe: RecipeFacts

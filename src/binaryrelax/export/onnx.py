@@ -64,6 +64,21 @@ def export_onnx(
         ImportError: the extra ``binaryrelax[onnx]`` is not installed.
         ValueError: no layer is packed, torch cannot export the model, or ONNX Runtime cannot run
             the network or gives other outputs; nothing is written.
+
+    Examples:
+        >>> import onnxruntime, torch
+        >>> from torch import nn
+        >>> from binaryrelax import Ternary, export_onnx, pack, select_weights
+        >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU())
+        >>> weights = select_weights(model, Ternary())
+        >>> for weight, quantizer in weights.items():  # as training would leave it
+        ...     weight.data = quantizer.project(weight.data)
+        >>> images = torch.randn(2, 3, 8, 8)
+        >>> export_onnx(pack(model, weights), images, "net.onnx")
+        >>> session = onnxruntime.InferenceSession("net.onnx")
+        >>> [output] = session.run(None, {session.get_inputs()[0].name: images.numpy()})
+        >>> torch.allclose(torch.from_numpy(output), model(images), atol=1e-5)
+        True
     """
     needed("onnx", "onnx")
     needed("onnxscript", "onnx")

@@ -67,6 +67,22 @@ def export_openvino(
         ImportError: the extra ``binaryrelax[openvino]`` is not installed.
         ValueError: no layer is packed, torch cannot export the model, the name does not end in
             ``.xml``, or OpenVINO cannot run the network or gives other outputs; nothing is written.
+
+    Examples:
+        >>> import openvino, torch
+        >>> from torch import nn
+        >>> from binaryrelax import Ternary, export_openvino, pack, select_weights
+        >>> model = nn.Sequential(nn.Linear(64, 10))
+        >>> weights = select_weights(model, Ternary())
+        >>> for weight, quantizer in weights.items():  # as training would leave it
+        ...     weight.data = quantizer.project(weight.data)
+        >>> x = torch.randn(2, 64)
+        >>> export_openvino(pack(model, weights), x, "net.xml", exact=True)
+        >>> settings = {"INFERENCE_PRECISION_HINT": "f32"}
+        >>> compiled = openvino.compile_model("net.xml", "CPU", settings)
+        >>> output = torch.from_numpy(compiled(x.numpy())[0])
+        >>> torch.allclose(output, model(x), atol=1e-4)
+        True
     """
     openvino = needed("openvino", "openvino")
     needed("onnx", "openvino")

@@ -22,6 +22,10 @@ Iterate = dict[Tensor, Tensor]
 class LayerRecord:
     """One quantized weight at one moment.
 
+    Flips are None at the first call of ``measure``. Movement and alpha are None outside
+    ``monitor``, before a step, and after weights were adopted or loaded. Alpha is also None where
+    x did not move.
+
     Attributes:
         name: of the parameter in the model.
         num_weights: how many weights it has.
@@ -35,8 +39,17 @@ class LayerRecord:
         movement: ||x^{k+1} - x^k|| of the last step.
         alpha: α_k of the paper's approximate-orthogonality lemma for the last step.
 
-    Flips are None at the first call; movement and alpha are None outside ``monitor``, before a
-    step and after weights were adopted or loaded, and alpha where x did not move.
+    Examples:
+        >>> import torch
+        >>> from binaryrelax import BinaryRelax, GeometricGrowth, Ternary, measure, select_weights
+        >>> layer = torch.nn.Linear(100, 10)
+        >>> sgd = torch.optim.SGD(layer.parameters(), lr=0.1)
+        >>> optimizer = BinaryRelax(sgd, select_weights(layer, Ternary()), GeometricGrowth(3.0))
+        >>> [record] = measure(optimizer)
+        >>> record.name, record.num_weights, record.strength
+        ('weight', 1000, 3.0)
+        >>> round(record.float_distance / record.distance, 3)  # λ + 1
+        4.0
     """
 
     name: str
@@ -71,12 +84,30 @@ def measure(optimizer: BinaryRelax) -> list[LayerRecord]:
     """A record for each quantized weight; waits for the device.
 
     Keeps one byte per weight until the next call (four with more than 256 codes), to count what
-    flipped. Of sharded weights it
-    measures the whole; every process must call it and gets the same records.
+    flipped. Of sharded weights it measures the whole; every process must call it and gets the same
+    records.
+
+    Args:
+        optimizer: whose weights to measure.
 
     Raises:
+        RuntimeError: inside ``projected()``.
         ValueError: the float weights are not finite, or others than x were written into the model;
             the parameters are named.
+
+    Examples:
+        >>> import torch
+        >>> from binaryrelax import Binary, BinaryRelax, Hard, measure, select_weights
+        >>> layer = torch.nn.Linear(2, 1, bias=False)
+        >>> _ = torch.nn.init.ones_(layer.weight)
+        >>> sgd = torch.optim.SGD(layer.parameters(), lr=2.0)
+        >>> optimizer = BinaryRelax(sgd, select_weights(layer, Binary()), Hard())
+        >>> measure(optimizer)[0].sign_flips is None  # there is nothing to compare with yet
+        True
+        >>> layer(torch.tensor([1.0, -1.0])).sum().backward()
+        >>> optimizer.step()
+        >>> measure(optimizer)[0].sign_flips
+        0.5
     """
     if optimizer.is_projected:
         raise RuntimeError(
@@ -110,6 +141,23 @@ def monitor(optimizer: BinaryRelax) -> Iterator[None]:
     """Inside, keep the previous x and y, so that ``measure`` can tell movement and α_k.
 
     Costs two copies of the quantized weights and their writing at each step.
+
+    Args:
+        optimizer: whose weights to keep.
+
+    Examples:
+        >>> import torch
+        >>> from binaryrelax import Binary, BinaryRelax, Hard, measure, monitor, select_weights
+        >>> layer = torch.nn.Linear(2, 1, bias=False)
+        >>> _ = torch.nn.init.ones_(layer.weight)
+        >>> sgd = torch.optim.SGD(layer.parameters(), lr=2.0)
+        >>> optimizer = BinaryRelax(sgd, select_weights(layer, Binary()), Hard())
+        >>> with monitor(optimizer):  # x goes from [1, 1] to [-2, 2]
+        ...     layer(torch.tensor([1.0, -1.0])).sum().backward()
+        ...     optimizer.step()
+        ...     record = measure(optimizer)[0]
+        >>> record.movement == 10**0.5
+        True
     """
 
     def remember(*_: Any) -> None:

@@ -50,6 +50,21 @@ class BinaryRelax(Optimizer):
         weights: parameter -> quantizer, as ``select_weights`` gives it.
         schedule: λ as a function of the step, such as ``GeometricGrowth(...)`` or ``Hard()``.
         starting_point: what ``base`` moves into the next y; for ``ProjectedGradient``.
+
+    Examples:
+        >>> import torch
+        >>> from binaryrelax import Binary, BinaryRelax, GeometricGrowth, select_weights
+        >>> layer, x = torch.nn.Linear(4, 1), torch.randn(64, 4)
+        >>> target = x @ torch.tensor([[0.5], [-0.5], [0.5], [-0.5]])
+        >>> sgd = torch.optim.SGD(layer.parameters(), lr=0.1)
+        >>> schedule = GeometricGrowth(1.0, 1.5, every=10, harden_at=80)
+        >>> optimizer = BinaryRelax(sgd, select_weights(layer, Binary()), schedule)
+        >>> for _ in range(100):
+        ...     optimizer.zero_grad()
+        ...     torch.nn.functional.mse_loss(layer(x), target).backward()
+        ...     optimizer.step()
+        >>> optimizer.phase, layer.weight.detach().round(decimals=2)
+        (2, tensor([[ 0.5000, -0.5000,  0.5000, -0.5000]]))
     """
 
     def __init__(

@@ -20,6 +20,24 @@ class ProjectedGradient(BinaryRelax):
 
     A step shorter than half the way to the next level is rounded off, so small learning rates
     change nothing. Kept to show that; for training use ``BinaryRelax``.
+
+    Args:
+        base: any ``torch.optim`` optimizer that already holds the parameters.
+        weights: parameter -> quantizer, as ``select_weights`` gives it.
+
+    Examples:
+        >>> import torch
+        >>> from binaryrelax import Binary, ProjectedGradient, select_weights
+        >>> layer = torch.nn.Linear(2, 1, bias=False)
+        >>> _ = torch.nn.init.ones_(layer.weight)
+        >>> sgd = torch.optim.SGD(layer.parameters(), lr=0.01)
+        >>> optimizer = ProjectedGradient(sgd, select_weights(layer, Binary()))
+        >>> for _ in range(200):
+        ...     optimizer.zero_grad()
+        ...     layer(torch.tensor([1.0, -1.0])).sum().backward()
+        ...     optimizer.step()
+        >>> layer.weight.tolist()  # SGD alone would have reached [-1, 3]
+        [[1.0, 1.0]]
     """
 
     def __init__(self, base: Optimizer, weights: Mapping[Tensor, Quantizer]) -> None:

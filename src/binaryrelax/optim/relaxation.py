@@ -19,6 +19,23 @@ def relax(y: Tensor, projected: Tensor, strength: float) -> Tensor:
     x = argmin_x ||x - y||^2 / 2 + λ/2 dist(x, Q)^2 = (λ proj_Q(y) + y) / (λ + 1)      (eq. 11)
 
     λ = 0 returns y and λ = inf returns the projection, both exactly.
+
+    Args:
+        y: the float weights.
+        projected: their projection onto Q.
+        strength: λ, from 0 to inf.
+
+    Examples:
+        >>> import torch
+        >>> from binaryrelax import Binary, relax
+        >>> y = torch.tensor([1.0, -3.0])
+        >>> projected = Binary().project(y)
+        >>> for strength in (0, 1, 3, float("inf")):
+        ...     print(relax(y, projected, strength))
+        tensor([ 1., -3.])
+        tensor([ 1.5000, -2.5000])
+        tensor([ 1.7500, -2.2500])
+        tensor([ 2., -2.])
     """
     wide = torch.promote_types(y.dtype, torch.float32)
     mix = torch.full((), mixing_weight(strength), dtype=wide, device=y.device)

@@ -14,6 +14,17 @@ class Schedule(ABC):
 
     λ = inf is Phase II: a schedule needs no other way to say so. Subclasses are frozen dataclasses,
     because a checkpoint stores their ``repr`` and compares it when it is loaded.
+
+    Examples:
+        >>> from dataclasses import dataclass
+        >>> from binaryrelax import Schedule
+        >>> @dataclass(frozen=True)
+        ... class Warmup(Schedule):
+        ...     float_steps: int
+        ...     def __call__(self, step):
+        ...         return 0.0 if step < self.float_steps else float("inf")
+        >>> Warmup(float_steps=2), [Warmup(2)(step) for step in range(4)]
+        (Warmup(float_steps=2), [0.0, 0.0, inf, inf])
     """
 
     @abstractmethod
@@ -27,6 +38,23 @@ class GeometricGrowth(Schedule):
 
     The paper's CIFAR setting is λ from 1, times 1.02 after each epoch of 391 steps, Phase II from
     epoch 240: ``GeometricGrowth(1.0, 1.02, 391, 240 * 391)``.
+
+    Args:
+        initial: λ of the first steps, 0 or more.
+        growth: what λ is multiplied by, 1 or more.
+        every: the number of steps between two growths, say those of an epoch.
+        harden_at: the first step of Phase II.
+
+    Raises:
+        ValueError: a number is out of its range, or λ overflows before ``harden_at``.
+
+    Examples:
+        >>> from binaryrelax import GeometricGrowth
+        >>> schedule = GeometricGrowth(1.0, 2.0, every=10, harden_at=40)
+        >>> [schedule(step) for step in (0, 9, 10, 39, 40)]
+        [1.0, 1.0, 2.0, 8.0, inf]
+        >>> GeometricGrowth.reaching(100, phase_one_steps=30, every=10)  # from 1 to 100
+        GeometricGrowth(initial=1.0, growth=10.0, every=10, harden_at=30)
     """
 
     initial: float = 1.0
@@ -100,6 +128,20 @@ class LinearMix(Schedule):
     """λ/(λ+1) grows linearly from 0 at step ``start`` to 1 at step ``end``, where λ is inf.
 
     torchao calls this schedule BinaryRelax; the paper's own is ``GeometricGrowth``.
+
+    Args:
+        start: the last step with λ = 0.
+        end: the first step of Phase II, after ``start``.
+
+    Raises:
+        ValueError: a step is not a whole number, or ``end`` is not after ``start``.
+
+    Examples:
+        >>> from binaryrelax import LinearMix
+        >>> schedule = LinearMix(start=0, end=4)
+        >>> strengths = [schedule(step) for step in range(4)]
+        >>> [strength / (strength + 1) for strength in strengths], schedule(4)
+        ([0.0, 0.25, 0.5, 0.75], inf)
     """
 
     start: int
@@ -121,6 +163,15 @@ class Hard(Schedule):
     """λ = inf from the first step: BinaryConnect (eq. 12).
 
     With ``Binary()`` this is BWN, with ``TernaryThreshold()`` it is TWN.
+
+    Examples:
+        >>> import torch
+        >>> from binaryrelax import Binary, BinaryRelax, Hard, select_weights
+        >>> layer = torch.nn.Linear(8, 2)
+        >>> sgd = torch.optim.SGD(layer.parameters(), lr=0.1)
+        >>> optimizer = BinaryRelax(sgd, select_weights(layer, Binary()), Hard())
+        >>> optimizer.phase, layer.weight.unique().numel()  # binary before the first step
+        (2, 2)
     """
 
     def __call__(self, step: int) -> float:

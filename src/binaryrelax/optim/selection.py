@@ -27,7 +27,18 @@ _TABLES = (nn.Embedding, nn.EmbeddingBag, nn.LayerNorm, nn.RMSNorm)
 class SelectedWeights(dict[Tensor, Quantizer]):
     """A dict from parameter to quantizer that also knows each parameter's name in the model.
 
-    Joined by ``|`` or ``update``, selections keep their names; that of the first one counts.
+    ``select_weights`` makes them. Joined by ``|`` or ``update``, selections keep their names; that
+    of the first one counts.
+
+    Examples:
+        >>> from torch import nn
+        >>> from binaryrelax import Binary, Uniform, select_weights
+        >>> model = nn.Sequential(nn.Linear(8, 4), nn.ReLU(), nn.Linear(4, 2))
+        >>> binary = select_weights(model, Binary(), keep_float=("2",))
+        >>> finer = select_weights(model, Uniform(bits=4), keep_float=("0",))
+        >>> both = binary | finer
+        >>> {both.names[weight]: quantizer for weight, quantizer in both.items()}
+        {'0.weight': Binary(), '2.weight': Uniform(bits=4)}
     """
 
     def __init__(self) -> None:
@@ -80,6 +91,15 @@ def select_weights(
 
     Raises:
         ValueError: a pattern matches no layer, or a layer cannot be quantized this way.
+
+    Examples:
+        >>> from torch import nn
+        >>> from binaryrelax import Ternary, select_weights
+        >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Flatten())
+        >>> model.add_module("fc", nn.Linear(72, 10))
+        >>> weights = select_weights(model, Ternary(), keep_float=("fc",))
+        >>> list(weights.names.values())
+        ['0.weight']
     """
     if not isinstance(quantizer, Quantizer):
         raise ValueError(f"select_weights(quantizer={quantizer!r}): need a Quantizer like Binary()")

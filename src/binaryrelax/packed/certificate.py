@@ -30,6 +30,18 @@ class LayerCertificate:
         num_bytes: in the file, codes and scales.
         saving: bytes of the float32 weight over ``num_bytes``.
         digest: SHA-256 of its codes and scales.
+
+    Examples:
+        >>> from torch import nn
+        >>> from binaryrelax import Binary, certify, pack, save_packed, select_weights
+        >>> model = nn.Sequential(nn.Conv2d(16, 32, 3))
+        >>> weights = select_weights(model, Binary())
+        >>> for weight, quantizer in weights.items():  # as training would leave it
+        ...     weight.data = quantizer.project(weight.data)
+        >>> save_packed(pack(model, weights), "net.safetensors")
+        >>> [layer] = certify("net.safetensors").layers
+        >>> layer.kind, layer.shape, layer.distinct_values, round(layer.bits_per_weight, 2)
+        ('conv2d', (32, 16, 3, 3), 2, 1.01)
     """
 
     name: str
@@ -59,6 +71,20 @@ class Certificate:
         float32_bytes: of the float network on disk, in float32: 4 bytes for each weight and each
             float value that is not packed; a tensor that has several names counts once.
         about: what ``save_packed`` was told about the network.
+
+    Examples:
+        >>> from torch import nn
+        >>> from binaryrelax import Binary, certify, pack, save_packed, select_weights
+        >>> model = nn.Sequential(nn.Linear(512, 512), nn.Linear(512, 10))
+        >>> weights = select_weights(model, Binary(), keep_float=("1",))
+        >>> for weight, quantizer in weights.items():  # as training would leave it
+        ...     weight.data = quantizer.project(weight.data)
+        >>> save_packed(pack(model, weights), "net.safetensors")
+        >>> certificate = certify("net.safetensors")
+        >>> certificate.ok, certificate.float_tensors
+        (True, {'0.bias': 512, '1.weight': 5120, '1.bias': 10})
+        >>> round(certificate.packed_share, 3), round(certificate.saving)
+        (0.979, 19)
     """
 
     ok: bool
@@ -84,9 +110,24 @@ class Certificate:
 def certify(path: str | os.PathLike[str]) -> Certificate:
     """Reads a packed file and counts what its layers hold.
 
+    Args:
+        path: of the file. No model is needed, and nothing in the file is run.
+
     Raises:
         PackedFileError: it is not a packed file, or its manifest does not fit its tensors, so that
             nothing can be said of its layers.
+
+    Examples:
+        >>> from torch import nn
+        >>> from binaryrelax import Ternary, certify, pack, save_packed, select_weights
+        >>> model = nn.Sequential(nn.Linear(512, 512))
+        >>> weights = select_weights(model, Ternary())
+        >>> for weight, quantizer in weights.items():  # as training would leave it
+        ...     weight.data = quantizer.project(weight.data)
+        >>> save_packed(pack(model, weights), "net.safetensors", about={"task": "an example"})
+        >>> certificate = certify("net.safetensors")
+        >>> certificate.ok, certificate.about, certificate.layers[0].distinct_values
+        (True, {'task': 'an example'}, 3)
     """
     file = PackedFile(path)
     layers, reason = [], None

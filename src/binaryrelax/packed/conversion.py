@@ -48,6 +48,23 @@ def pack(
     Raises:
         ValueError: a weight is not in Q (names layer and distance), is not in the model, or
             belongs to a layer that cannot be packed, also if only one of those that share it.
+
+    Examples:
+        >>> import torch
+        >>> from torch import nn
+        >>> from binaryrelax import BinaryRelax, Hard, Ternary, pack, select_weights
+        >>> model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+        >>> weights = select_weights(model, Ternary(), keep_float=("2",))
+        >>> _ = BinaryRelax(torch.optim.SGD(model.parameters()), weights, Hard())  # train with it
+        >>> trained = model[0].weight.detach().clone()
+        >>> pack(model, weights)
+        Sequential(
+          (0): PackedLinear(64, 32, codes=3, PerLayer(), mode='exact')
+          (1): ReLU()
+          (2): Linear(in_features=32, out_features=10, bias=True)
+        )
+        >>> torch.equal(model[0].weight, trained), model[0].codes.nbytes  # of 8192 bytes in float
+        (True, 512)
     """
     model = unwrapped(model)
     layers = _layers_to_pack(model, weights)

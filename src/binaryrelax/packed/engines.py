@@ -78,6 +78,19 @@ def set_kernel_threads(count: int | None) -> None:
     torch's own threads go on spinning for about a millisecond after each operation, on the cores
     that the kernels want. Small batches are fastest with ``torch.set_num_threads(1)`` and all
     cores for the kernels.
+
+    Args:
+        count: 1 or more, or None.
+
+    Raises:
+        ValueError: ``count`` is neither.
+
+    Examples:
+        >>> import torch
+        >>> from binaryrelax import set_kernel_threads
+        >>> torch.set_num_threads(1)  # torch leaves the cores alone ...
+        >>> set_kernel_threads(2)  # ... and packed layers use two of them
+        >>> set_kernel_threads(None)  # as many as torch again
     """
     global _kernel_threads
     if count is not None:

@@ -17,7 +17,28 @@ from binaryrelax.quantizers.quantizable_layers import obstacle, type_name
 
 
 class PackedLinear(PackedLayer):
-    """``nn.Linear`` with a packed weight."""
+    """``nn.Linear`` with a packed weight.
+
+    Args:
+        layer: whose place it takes, float or packed; sizes, stride and the like are its.
+        weight: codes and scales.
+        bias: of the float layer.
+
+    Examples:
+        >>> import torch
+        >>> from torch import nn
+        >>> from binaryrelax import Ternary, pack, select_weights
+        >>> model = nn.Sequential(nn.Linear(64, 10))
+        >>> weights = select_weights(model, Ternary())
+        >>> for weight, quantizer in weights.items():  # as training would leave it
+        ...     weight.data = quantizer.project(weight.data)
+        >>> x = torch.randn(2, 64)
+        >>> expected = model(x)
+        >>> type(pack(model, weights)[0]).__name__
+        'PackedLinear'
+        >>> torch.allclose(model(x), expected, atol=1e-5)
+        True
+    """
 
     KIND, PLAIN = "linear", nn.Linear
     COPIED = ("in_features", "out_features")
@@ -33,7 +54,27 @@ class PackedLinear(PackedLayer):
 
 
 class PackedEmbedding(PackedLayer):
-    """``nn.Embedding`` with a packed weight, mostly that of a Linear layer; torch looks it up."""
+    """``nn.Embedding`` with a packed weight, mostly that of a Linear layer; torch looks it up.
+
+    Args:
+        layer: whose place it takes, float or packed; sizes and the like are its.
+        weight: codes and scales.
+        bias: None; an embedding has none.
+
+    Examples:
+        >>> import torch
+        >>> from torch import nn
+        >>> from binaryrelax import Binary, pack, select_weights
+        >>> model = nn.Sequential(nn.Embedding(100, 16), nn.Linear(16, 100, bias=False))
+        >>> model[1].weight = model[0].weight  # tied, as in many language models
+        >>> weights = select_weights(model, Binary())
+        >>> for weight, quantizer in weights.items():  # as training would leave it
+        ...     weight.data = quantizer.project(weight.data)
+        >>> pack(model, weights)[0]
+        PackedEmbedding(100, 16, codes=2, PerLayer(), mode='exact')
+        >>> model[0](torch.tensor([3, 5])).shape, model[0].codes is model[1].codes
+        (torch.Size([2, 16]), True)
+    """
 
     KIND, PLAIN = "embedding", nn.Embedding
     COPIED = (
@@ -103,13 +144,55 @@ class _PackedConvolution(PackedLayer):
 
 
 class PackedConv1d(_PackedConvolution):
-    """``nn.Conv1d`` with a packed weight; torch multiplies it."""
+    """``nn.Conv1d`` with a packed weight; torch multiplies it.
+
+    Args:
+        layer: whose place it takes, float or packed; sizes, stride and the like are its.
+        weight: codes and scales.
+        bias: of the float layer.
+
+    Examples:
+        >>> import torch
+        >>> from torch import nn
+        >>> from binaryrelax import Binary, pack, select_weights
+        >>> model = nn.Sequential(nn.Conv1d(8, 4, 3))
+        >>> weights = select_weights(model, Binary())
+        >>> for weight, quantizer in weights.items():  # as training would leave it
+        ...     weight.data = quantizer.project(weight.data)
+        >>> x = torch.randn(2, 8, 16)
+        >>> expected = model(x)
+        >>> type(pack(model, weights)[0]).__name__
+        'PackedConv1d'
+        >>> torch.allclose(model(x), expected, atol=1e-5)
+        True
+    """
 
     KIND, PLAIN, convolve = "conv1d", nn.Conv1d, F.conv1d
 
 
 class PackedConv2d(_PackedConvolution):
-    """``nn.Conv2d`` with a packed weight, of any stride, padding, dilation and groups."""
+    """``nn.Conv2d`` with a packed weight, of any stride, padding, dilation and groups.
+
+    Args:
+        layer: whose place it takes, float or packed; sizes, stride and the like are its.
+        weight: codes and scales.
+        bias: of the float layer.
+
+    Examples:
+        >>> import torch
+        >>> from torch import nn
+        >>> from binaryrelax import Ternary, pack, select_weights
+        >>> model = nn.Sequential(nn.Conv2d(8, 4, 3, stride=2, padding=1))
+        >>> weights = select_weights(model, Ternary())
+        >>> for weight, quantizer in weights.items():  # as training would leave it
+        ...     weight.data = quantizer.project(weight.data)
+        >>> x = torch.randn(2, 8, 16, 16)
+        >>> expected = model(x)
+        >>> type(pack(model, weights)[0]).__name__
+        'PackedConv2d'
+        >>> torch.allclose(model(x), expected, atol=1e-5)
+        True
+    """
 
     KIND, PLAIN, convolve = "conv2d", nn.Conv2d, F.conv2d
 
@@ -137,7 +220,28 @@ class PackedConv2dSame(PackedConv2d):
 
 
 class PackedConv3d(_PackedConvolution):
-    """``nn.Conv3d`` with a packed weight; torch multiplies it."""
+    """``nn.Conv3d`` with a packed weight; torch multiplies it.
+
+    Args:
+        layer: whose place it takes, float or packed; sizes, stride and the like are its.
+        weight: codes and scales.
+        bias: of the float layer.
+
+    Examples:
+        >>> import torch
+        >>> from torch import nn
+        >>> from binaryrelax import Binary, pack, select_weights
+        >>> model = nn.Sequential(nn.Conv3d(2, 4, 3))
+        >>> weights = select_weights(model, Binary())
+        >>> for weight, quantizer in weights.items():  # as training would leave it
+        ...     weight.data = quantizer.project(weight.data)
+        >>> x = torch.randn(2, 2, 8, 8, 8)
+        >>> expected = model(x)
+        >>> type(pack(model, weights)[0]).__name__
+        'PackedConv3d'
+        >>> torch.allclose(model(x), expected, atol=1e-5)
+        True
+    """
 
     KIND, PLAIN, convolve = "conv3d", nn.Conv3d, F.conv3d
 
@@ -158,19 +262,82 @@ class _PackedTransposed(_PackedConvolution):
 
 
 class PackedConvTranspose1d(_PackedTransposed):
-    """``nn.ConvTranspose1d`` with a packed weight."""
+    """``nn.ConvTranspose1d`` with a packed weight; torch multiplies it.
+
+    Args:
+        layer: whose place it takes, float or packed; sizes, stride and the like are its.
+        weight: codes and scales.
+        bias: of the float layer.
+
+    Examples:
+        >>> import torch
+        >>> from torch import nn
+        >>> from binaryrelax import Ternary, pack, select_weights
+        >>> model = nn.Sequential(nn.ConvTranspose1d(8, 4, 2, stride=2))
+        >>> weights = select_weights(model, Ternary())
+        >>> for weight, quantizer in weights.items():  # as training would leave it
+        ...     weight.data = quantizer.project(weight.data)
+        >>> x = torch.randn(2, 8, 16)
+        >>> expected = model(x)
+        >>> type(pack(model, weights)[0]).__name__
+        'PackedConvTranspose1d'
+        >>> torch.allclose(model(x), expected, atol=1e-5)
+        True
+    """
 
     KIND, PLAIN, convolve = "conv_transpose1d", nn.ConvTranspose1d, F.conv_transpose1d
 
 
 class PackedConvTranspose2d(_PackedTransposed):
-    """``nn.ConvTranspose2d`` with a packed weight."""
+    """``nn.ConvTranspose2d`` with a packed weight; torch multiplies it.
+
+    Args:
+        layer: whose place it takes, float or packed; sizes, stride and the like are its.
+        weight: codes and scales.
+        bias: of the float layer.
+
+    Examples:
+        >>> import torch
+        >>> from torch import nn
+        >>> from binaryrelax import Binary, pack, select_weights
+        >>> model = nn.Sequential(nn.ConvTranspose2d(8, 4, 2, stride=2))
+        >>> weights = select_weights(model, Binary())
+        >>> for weight, quantizer in weights.items():  # as training would leave it
+        ...     weight.data = quantizer.project(weight.data)
+        >>> x = torch.randn(2, 8, 5, 5)
+        >>> expected = model(x)
+        >>> type(pack(model, weights)[0]).__name__
+        'PackedConvTranspose2d'
+        >>> torch.allclose(model(x), expected, atol=1e-5)
+        True
+    """
 
     KIND, PLAIN, convolve = "conv_transpose2d", nn.ConvTranspose2d, F.conv_transpose2d
 
 
 class PackedConvTranspose3d(_PackedTransposed):
-    """``nn.ConvTranspose3d`` with a packed weight."""
+    """``nn.ConvTranspose3d`` with a packed weight; torch multiplies it.
+
+    Args:
+        layer: whose place it takes, float or packed; sizes, stride and the like are its.
+        weight: codes and scales.
+        bias: of the float layer.
+
+    Examples:
+        >>> import torch
+        >>> from torch import nn
+        >>> from binaryrelax import Ternary, pack, select_weights
+        >>> model = nn.Sequential(nn.ConvTranspose3d(2, 4, 2, stride=2))
+        >>> weights = select_weights(model, Ternary())
+        >>> for weight, quantizer in weights.items():  # as training would leave it
+        ...     weight.data = quantizer.project(weight.data)
+        >>> x = torch.randn(2, 2, 4, 4, 4)
+        >>> expected = model(x)
+        >>> type(pack(model, weights)[0]).__name__
+        'PackedConvTranspose3d'
+        >>> torch.allclose(model(x), expected, atol=1e-5)
+        True
+    """
 
     KIND, PLAIN, convolve = "conv_transpose3d", nn.ConvTranspose3d, F.conv_transpose3d
 
@@ -193,7 +360,30 @@ def packed_type_of(layer: nn.Module) -> type[PackedLayer] | None:
 
 
 def set_mode(model: nn.Module, mode: ModeName) -> nn.Module:
-    """Sets the mode of every packed layer, "exact" or "fast", and returns the model."""
+    """Sets the mode of every packed layer, "exact" or "fast", and returns the model.
+
+    "exact" takes activations as they come. "fast" lets a kernel round them to 8 bits where it gains
+    by that.
+
+    Args:
+        model: what ``pack`` or ``load_packed`` has returned.
+        mode: "exact", which packed layers start with, or "fast".
+
+    Raises:
+        ValueError: there is no such mode.
+
+    Examples:
+        >>> from torch import nn
+        >>> from binaryrelax import Binary, pack, select_weights, set_mode
+        >>> model = nn.Sequential(nn.Linear(64, 10))
+        >>> weights = select_weights(model, Binary())
+        >>> for weight, quantizer in weights.items():  # as training would leave it
+        ...     weight.data = quantizer.project(weight.data)
+        >>> set_mode(pack(model, weights), "fast")
+        Sequential(
+          (0): PackedLinear(64, 10, codes=2, PerLayer(), mode='fast')
+        )
+    """
     for module in model.modules():
         if isinstance(module, PackedLayer):
             module.mode = mode

@@ -42,6 +42,19 @@ def load_packed(path: str | os.PathLike[str], model: nn.Module) -> nn.Module:
     Raises:
         PackedFileError: the file is not an intact packed network, or one of another architecture.
             The model is as it was.
+
+    Examples:
+        >>> import torch
+        >>> from torch import nn
+        >>> from binaryrelax import Ternary, load_packed, pack, save_packed, select_weights
+        >>> model = nn.Sequential(nn.Linear(64, 10))
+        >>> weights = select_weights(model, Ternary())
+        >>> for weight, quantizer in weights.items():  # as training would leave it
+        ...     weight.data = quantizer.project(weight.data)
+        >>> save_packed(pack(model, weights), "net.safetensors")
+        >>> loaded = load_packed("net.safetensors", nn.Sequential(nn.Linear(64, 10)))
+        >>> torch.equal(loaded[0].weight, model[0].weight)
+        True
     """
     file = PackedFile(path)
     model = unwrapped(model)

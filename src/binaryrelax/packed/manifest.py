@@ -31,7 +31,18 @@ _LARGEST_LEVEL = torch.finfo(torch.float32).max
 
 
 class PackedFileError(ValueError):
-    """A file that is not a packed network, or not an intact one."""
+    """A file that is not a packed network, or not an intact one.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from binaryrelax import PackedFileError, certify
+        >>> _ = Path("notes.txt").write_text("no network")
+        >>> try:  # doctest: +ELLIPSIS
+        ...     certify("notes.txt")
+        ... except PackedFileError as error:
+        ...     print(error)
+        notes.txt: is no intact safetensors file (...)
+    """
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,8 @@ from binaryrelax.packed.packed_weight import PackedWeight, WeightFormat, problem
 class PackedLayer(nn.Module):
     """What packed layers share: codes, scales, a bias or none, and the float weight on demand.
 
+    ``pack`` and ``load_packed`` make them. They do not train.
+
     Args:
         layer: whose place it takes, float or packed; sizes, stride and the like are its.
         weight: codes and scales.
@@ -33,6 +35,17 @@ class PackedLayer(nn.Module):
 
     Attributes:
         dtype: of ``weight``: that of the packed weight, until ``model.to(dtype)`` asks for another.
+
+    Examples:
+        >>> from torch import nn
+        >>> from binaryrelax import Binary, PackedLayer, pack, select_weights
+        >>> model = nn.Sequential(nn.Conv2d(8, 16, 3), nn.ReLU(), nn.Conv2d(16, 4, 1))
+        >>> weights = select_weights(model, Binary(), keep_float=("2",))
+        >>> for weight, quantizer in weights.items():  # as training would leave it
+        ...     weight.data = quantizer.project(weight.data)
+        >>> layers = pack(model, weights).named_children()
+        >>> {name: layer.codes.nbytes for name, layer in layers if isinstance(layer, PackedLayer)}
+        {'0': 144}
     """
 
     KIND: ClassVar[str]  # what files call it

@@ -55,6 +55,18 @@ def save_packed(
         ValueError: no layer of the model is packed, or a part of its state, which is named, is
             nothing that the file can hold.
         OSError: the file cannot be written.
+
+    Examples:
+        >>> import os
+        >>> from torch import nn
+        >>> from binaryrelax import Ternary, pack, save_packed, select_weights
+        >>> model = nn.Sequential(nn.Linear(1024, 1024))
+        >>> weights = select_weights(model, Ternary())
+        >>> for weight, quantizer in weights.items():  # as training would leave it
+        ...     weight.data = quantizer.project(weight.data)
+        >>> save_packed(pack(model, weights), "net.safetensors", about={"task": "an example"})
+        >>> os.path.getsize("net.safetensors") < 220_000  # over 4 MB in float32
+        True
     """
     model = unwrapped(model)
     layers = {plain_name(n): m for n, m in model.named_modules() if isinstance(m, PackedLayer)}

@@ -17,6 +17,16 @@ class Binary(ExactQuantizer):
     """Exact projection onto scale * {-1, +1}^n in O(n).
 
     s* = ||y||_1 / n,   Q*_i = 1 if y_i >= 0 else -1      (eq. 5)
+
+    Args:
+        granularity: which weights share a scale; by default all of the layer.
+
+    Examples:
+        >>> import torch
+        >>> from binaryrelax import Binary
+        >>> w = torch.tensor([0.5, -1.0, 0.0, 2.5])
+        >>> Binary().project(w)  # the scale is the mean magnitude; zero goes to +1
+        tensor([ 1., -1.,  1.,  1.])
     """
 
     @property

@@ -32,6 +32,20 @@ class Granularity(ABC):
         is_constant_in_rows: whether the weights of an index of dimension 0 share one scale.
         is_within_rows: whether no two indices of dimension 0 share a scale.
         plain_name: what files call it; None for a kind that they cannot say.
+
+    Examples:
+        >>> import torch
+        >>> from binaryrelax import Binary, Granularity
+        >>> class PerTwoRows(Granularity):
+        ...     def rows(self, w):
+        ...         return w.reshape(w.shape[0] // 2, -1)
+        ...     def broadcast(self, scale, w):
+        ...         return scale.repeat_interleave(2)[:, None]
+        >>> Binary(granularity=PerTwoRows()).project(torch.tensor([[1.0], [3.0], [5.0], [-7.0]]))
+        tensor([[ 2.],
+                [ 2.],
+                [ 6.],
+                [-6.]])
     """
 
     is_one_scale: ClassVar[bool] = False
@@ -114,7 +128,16 @@ class Granularity(ABC):
 
 @dataclass(frozen=True)
 class PerLayer(Granularity):
-    """One scale for the whole weight."""
+    """One scale for the whole weight.
+
+    Examples:
+        >>> import torch
+        >>> from binaryrelax import Binary, PerLayer
+        >>> w = torch.tensor([[1.0, -3.0], [5.0, 7.0]])
+        >>> Binary(granularity=PerLayer()).project(w)  # the default
+        tensor([[ 4., -4.],
+                [ 4.,  4.]])
+    """
 
     plain_name: ClassVar[str] = "layer"
     is_one_scale: ClassVar[bool] = True
@@ -129,7 +152,16 @@ class PerLayer(Granularity):
 
 @dataclass(frozen=True)
 class PerChannel(Granularity):
-    """One scale per index of dimension 0, the output channel of Linear and Conv layers."""
+    """One scale per index of dimension 0, the output channel of Linear and Conv layers.
+
+    Examples:
+        >>> import torch
+        >>> from binaryrelax import Binary, PerChannel
+        >>> w = torch.tensor([[1.0, -3.0], [5.0, 7.0]])
+        >>> Binary(granularity=PerChannel()).project(w)
+        tensor([[ 2., -2.],
+                [ 6.,  6.]])
+    """
 
     plain_name: ClassVar[str] = "channel"
     is_constant_in_rows: ClassVar[bool] = True
@@ -144,7 +176,21 @@ class PerChannel(Granularity):
 
 @dataclass(frozen=True)
 class PerGroup(Granularity):
-    """One scale per run of ``size`` weights in a row of ``weight.reshape(out, -1)``."""
+    """One scale per run of ``size`` weights in a row of ``weight.reshape(out, -1)``.
+
+    Args:
+        size: weights that share a scale; it must divide the length of a row.
+
+    Raises:
+        ValueError: ``size`` is not a whole number from 1 on.
+
+    Examples:
+        >>> import torch
+        >>> from binaryrelax import Binary, PerGroup
+        >>> w = torch.tensor([[1.0, -3.0, 5.0, 7.0]])
+        >>> Binary(granularity=PerGroup(2)).project(w)
+        tensor([[ 2., -2.,  6.,  6.]])
+    """
 
     is_within_rows: ClassVar[bool] = True
     size: int

@@ -49,6 +49,22 @@ class Uniform(ExactLevels):
     """Exact projection onto equally spaced levels 0, ±1, ..., ±(2^(bits-1) - 1).
 
     Two bits are the ternary levels: ``Uniform(bits=2)`` projects as ``Ternary()`` does.
+
+    Args:
+        bits: from 2 to 8.
+        granularity: which weights share a scale; by default all of the layer.
+
+    Raises:
+        ValueError: ``bits`` is not a whole number from 2 to 8.
+
+    Examples:
+        >>> import torch
+        >>> from binaryrelax import Uniform
+        >>> quantizer = Uniform(bits=3)
+        >>> quantizer.codebook
+        (-3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0)
+        >>> quantizer.split(torch.tensor([0.9, -2.1, 0.1, 3.0]))
+        (tensor(1.0071), tensor([ 1., -2.,  0.,  3.]))
     """
 
     bits: int = field()
@@ -65,7 +81,24 @@ class Uniform(ExactLevels):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class PowerOfTwo(ExactLevels):
-    """Exact projection onto 0, ±1, ±2, ±4, ...: 2^(bits-1) magnitudes, products by shifts."""
+    """Exact projection onto 0, ±1, ±2, ±4, ...: 2^(bits-1) magnitudes, products by shifts.
+
+    Args:
+        bits: from 2 to 8. The largest magnitude is 2^(2^(bits-1) - 2).
+        granularity: which weights share a scale; by default all of the layer.
+
+    Raises:
+        ValueError: ``bits`` is not a whole number from 2 to 8.
+
+    Examples:
+        >>> import torch
+        >>> from binaryrelax import PowerOfTwo
+        >>> quantizer = PowerOfTwo(bits=3)
+        >>> quantizer.codebook
+        (-4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0)
+        >>> quantizer.project(torch.tensor([0.5, -1.0, 0.1, 2.0]))
+        tensor([ 0.5000, -1.0000,  0.0000,  2.0000])
+    """
 
     bits: int = field()
 
@@ -81,7 +114,24 @@ class PowerOfTwo(ExactLevels):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Levels(ExactLevels):
-    """Exact projection onto any increasing, non-negative magnitudes, such as (0, 1, 3)."""
+    """Exact projection onto any increasing, non-negative magnitudes, such as (0, 1, 3).
+
+    Args:
+        magnitudes: 1 to 128 numbers 0 <= q_1 < q_2 < ...; each stands for both signs.
+        granularity: which weights share a scale; by default all of the layer.
+
+    Raises:
+        ValueError: the magnitudes do not increase, or one is negative, not finite or extreme.
+
+    Examples:
+        >>> import torch
+        >>> from binaryrelax import Levels
+        >>> quantizer = Levels((0, 1, 3))
+        >>> quantizer.codebook, quantizer.bits
+        ((-3.0, -1.0, 0.0, 1.0, 3.0), 3)
+        >>> quantizer.project(torch.tensor([0.5, -1.5, 0.1, 1.5]))
+        tensor([ 0.5000, -1.5000,  0.0000,  1.5000])
+    """
 
     magnitudes: tuple[float, ...]
 

@@ -18,8 +18,22 @@ from binaryrelax.quantizers.validation import require_whole
 class OneStepLloyd(Quantizer):
     """Heuristic projection onto the levels of ``Uniform(bits)``, as section 2.1 proposes.
 
-    From s_0 = max|y| / q_m: one assignment of levels, then one least-squares scale. Cheap, and
-    far from the optimum at more than 2 bits: ``Uniform`` is the exact projection.
+    From s_0 = max|y| / q_m: one assignment of levels, then one least-squares scale. It is cheap. At
+    more than 2 bits it is far from the optimum: ``Uniform`` is the exact projection.
+
+    Args:
+        bits: from 2 to 8.
+        granularity: which weights share a scale; by default all of the layer.
+
+    Raises:
+        ValueError: ``bits`` is not a whole number from 2 to 8.
+
+    Examples:
+        >>> import torch
+        >>> from binaryrelax import OneStepLloyd, Uniform, distance
+        >>> w = torch.linspace(-1, 1, 100) ** 3  # many small weights, few large
+        >>> distance(w, OneStepLloyd(bits=3)), distance(w, Uniform(bits=3))
+        (tensor(0.7866), tensor(0.7058))
     """
 
     bits: int = field()

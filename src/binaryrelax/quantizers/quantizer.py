@@ -37,6 +37,22 @@ class Quantizer(ABC):
 
     Weights may be DTensors: the projection is that of the whole weight, and is sharded as the
     weight is.
+
+    Args:
+        granularity: which weights share a scale; by default all of the layer.
+
+    Examples:
+        >>> import torch
+        >>> from binaryrelax import PerChannel, Quantizer
+        >>> class LargestSigns(Quantizer):
+        ...     codebook = (-1.0, 1.0)
+        ...     def split_rows(self, rows):  # one row for each scale
+        ...         codes = torch.where(rows < 0, -1.0, 1.0).to(rows.dtype)
+        ...         return rows.abs().amax(dim=1), codes
+        >>> quantizer = LargestSigns(granularity=PerChannel())
+        >>> quantizer.project(torch.tensor([[1.0, -3.0], [5.0, 7.0]]))
+        tensor([[ 3., -3.],
+                [ 7.,  7.]])
     """
 
     granularity: Granularity = field(default=PerLayer(), kw_only=True)
@@ -188,6 +204,16 @@ class ExactQuantizer(Quantizer):
     """A quantizer whose projection is the nearest point of Q, not a heuristic for it.
 
     Two of them are equal when their sets are: ``Uniform(bits=2) == Ternary()``.
+
+    Args:
+        granularity: which weights share a scale; by default all of the layer.
+
+    Examples:
+        >>> from binaryrelax import ExactQuantizer, Levels, Ternary, TernaryThreshold
+        >>> Ternary() == Levels((0, 1))
+        True
+        >>> isinstance(Ternary(), ExactQuantizer), isinstance(TernaryThreshold(), ExactQuantizer)
+        (True, False)
     """
 
     def __eq__(self, other: object) -> bool:
@@ -219,6 +245,22 @@ def distance(w: Tensor, quantizer: Quantizer) -> Tensor:
     """Euclidean distance of ``w`` to Q, in w's dtype but at least float32.
 
     dist(w, Q) = ||w - proj_Q(w)||
+
+    Args:
+        w: any floating-point tensor.
+        quantizer: the set Q. With a heuristic one it is the distance to what that finds.
+
+    Raises:
+        ValueError: w is not a floating-point tensor, or holds NaN or infinity.
+
+    Examples:
+        >>> import torch
+        >>> from binaryrelax import Binary, distance
+        >>> w = torch.tensor([1.0, -3.0])
+        >>> distance(w, Binary())
+        tensor(1.4142)
+        >>> distance(Binary().project(w), Binary())
+        tensor(0.)
     """
     residual = local_part(quantizer.project(w)).double() - local_part(w).double()
     square = shards_of(w).total(residual.square().sum())

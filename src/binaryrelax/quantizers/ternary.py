@@ -24,6 +24,18 @@ class Ternary(ExactQuantizer):
 
     where y_[t] keeps the t largest magnitudes. Short rows are sorted in one batch; a long row
     on the CPU is searched through histograms of its bits, exactly and without a sort.
+
+    Args:
+        granularity: which weights share a scale; by default all of the layer.
+
+    Examples:
+        >>> import torch
+        >>> from binaryrelax import Ternary
+        >>> scale, codes = Ternary().split(torch.tensor([0.1, -2.0, 0.2, 3.0]))
+        >>> scale, codes
+        (tensor(2.5000), tensor([ 0., -1.,  0.,  1.]))
+        >>> scale * codes  # what project() gives
+        tensor([ 0.0000, -2.5000,  0.0000,  2.5000])
     """
 
     @property

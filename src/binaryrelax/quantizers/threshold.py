@@ -21,6 +21,22 @@ class TernaryThreshold(Quantizer):
     Q_i = sign(y_i) where |y_i| >= delta, else 0      (eq. 7, with ratio = 0.7)
 
     ``Ternary`` is the exact projection onto the same set.
+
+    Args:
+        ratio: the threshold over the mean magnitude, in (0, 1].
+        granularity: which weights share a scale; by default all of the layer.
+
+    Raises:
+        ValueError: ``ratio`` is out of its range.
+
+    Examples:
+        >>> import torch
+        >>> from binaryrelax import Ternary, TernaryThreshold, distance
+        >>> w = torch.tensor([0.1, -1.0, 0.2, 3.0])
+        >>> TernaryThreshold().project(w), distance(w, TernaryThreshold())
+        (tensor([ 0., -2.,  0.,  2.]), tensor(1.4318))
+        >>> Ternary().project(w), distance(w, Ternary())  # the nearest point
+        (tensor([0., 0., 0., 3.]), tensor(1.0247))
     """
 
     ratio: float = 0.7
