@@ -20,8 +20,8 @@ test: $(VENV)/.native check  ## linters, types and the fast tests, about five mi
 test-slow: $(VENV)/.native  ## the long tests, under forty minutes
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow tests lab/tests native/tests
 
-test-peers: $(VENV)/.native $(VENV)/.peers  ## networks of Hugging Face's transformers, packed; installs it
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m peers tests/peers tests/docs
+test-peers: $(VENV)/.native $(VENV)/.peers  ## with Hugging Face's transformers and Lightning; installs them
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m peers tests/peers tests/docs tests/examples
 
 test-gpu: $(VENV)/.installed  ## the tests that need a CUDA device
 	$(BIN)/python -m pytest -m gpu tests/gpu lab/tests/gpu
