@@ -20,8 +20,10 @@ from binaryrelax_lab.report.figures import (
     comparisons,
     demo,
     last_epochs,
+    network_sizes,
     packed_checks,
     packed_times,
+    phase_one_decay,
     phases,
     projection_times,
     step_times,
@@ -34,9 +36,9 @@ from binaryrelax_lab.report.figures.evidence import Evidence
 Picture = Callable[[Evidence], bytes]
 StudyDrawing = Callable[[Any], Drawing]  # from the numbers of its JSON file
 
-DRAWN = (comparisons, last_epochs, phases, watched_steps)
+DRAWN = (comparisons, last_epochs, phase_one_decay, phases, watched_steps)
 WRITTEN = (
-    *(demo, cifar_tables, *DRAWN, tuning, theory_tables),
+    *(demo, cifar_tables, *DRAWN, network_sizes, tuning, theory_tables),
     *(projection_times, step_times, packed_times, packed_checks),
 )
 SECTIONS: dict[str, Callable[[Evidence], str]] = {
@@ -61,7 +63,7 @@ def stale_files(evidence: Evidence, pictures: Mapping[str, Picture]) -> dict[Pat
 
 def pages(root: Path) -> list[Path]:
     """The pages with figures."""
-    return [root / "README.md", *sorted((root / "docs").glob("*.md"))]
+    return [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
 
 
 def picture_file(root: Path, name: str) -> Path:
