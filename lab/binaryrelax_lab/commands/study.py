@@ -1,4 +1,4 @@
-"""`binaryrelax study`: what docs/findings.md rests on beside training runs."""
+"""`binaryrelax study`: what docs/evidence rests on beside training runs."""
 
 from collections.abc import Iterable
 from contextlib import nullcontext
@@ -46,7 +46,7 @@ def study(
     ] = None,
     debug: DebugOption = False,
 ) -> None:
-    """Look into single steps, batch statistics or shipped networks: what docs/findings.md shows.
+    """Look into single steps, batch statistics or shipped networks: what docs/evidence shows.
 
     flips: how many binary weights a step flips while the learning rate stays; 20 minutes.
 

@@ -8,7 +8,7 @@ every other number. Which method comes out ahead changed with the number of epoc
 images and so short a training, half a point is noise.
 
 What the same network is asked beyond the demo follows them: eight seeds cost minutes on a CPU.
-Nothing is chosen by the answers; docs/findings.md shows them beside those of CIFAR-10.
+Nothing is chosen by the answers; docs/evidence shows them beside those of CIFAR-10.
 """
 
 from dataclasses import replace

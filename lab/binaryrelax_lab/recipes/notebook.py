@@ -1,8 +1,9 @@
 """What the notebook of the paper's authors has for VGG-11 on CIFAR-10, where the paper has another.
 
 Asked because with the paper's numbers all quantized networks of VGG-11 come out below its Table 1
-(docs/findings.md): first the momentum alone, 0.9 instead of 0.95, then all of its numbers. Momentum
-alone is asked of the demo's network too: eight seeds cost minutes there.
+(docs/evidence/momentum.md): first the momentum alone, 0.9 instead of 0.95, then the rest of its
+schedule; not its biases in convolutions nor its initialisation. Momentum alone is asked of the
+demo's network too: eight seeds cost minutes there.
 """
 
 from collections.abc import Iterable

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from math import sqrt
 from statistics import fmean, stdev
 
-from scipy.special import stdtrit
+from scipy.special import bdtr, stdtr
 
 from binaryrelax_lab.results.run_result import RunResult
 
+LEVEL = 0.05  # of chance that a claim may leave
 FEWEST_SEEDS = 3  # two that agree by chance would look certain
 Figure = Callable[[RunResult], float | None]
 
@@ -56,6 +57,11 @@ def best(run: RunResult) -> float | None:
     return run.best
 
 
+def mean_of_phase_two(run: RunResult) -> float:
+    """The mean accuracy of the same epochs: unlike the best one, it gains nothing by swinging."""
+    return fmean(record.accuracy for record in run.phase_two)
+
+
 def by_seed(runs: Iterable[RunResult], figure: Figure) -> dict[int, float]:
     """A figure of each seed that has it: of several runs of one seed the mean.
 
@@ -79,10 +85,35 @@ def differences(
 
 def is_beyond_chance(values: Sequence[float]) -> bool:
     """Whether differences of pairs have a mean that is not zero, by Student's t at 95 %."""
+    chance = chance_of(values)
+    return chance is not None and chance < LEVEL
+
+
+def chance_of(values: Sequence[float]) -> float | None:
+    """The p of differences of pairs by Student's t, on both sides; None with too few seeds."""
     if len(values) < FEWEST_SEEDS:
-        return False
-    critical = float(stdtrit(len(values) - 1, 0.975))
-    return abs(fmean(values)) > critical * stdev(values) / sqrt(len(values))
+        return None
+    error = stdev(values) / sqrt(len(values))
+    if error == 0:
+        return 0.0 if fmean(values) else 1.0
+    return 2 * float(stdtr(len(values) - 1, -abs(fmean(values)) / error))
+
+
+def survivors(chances: Sequence[float]) -> list[bool]:
+    """Which of many tests hold together at the level, by Holm's correction."""
+    order = sorted(range(len(chances)), key=lambda place: chances[place])
+    found = [False] * len(chances)
+    for rank, place in enumerate(order):
+        if chances[place] >= LEVEL / (len(chances) - rank):
+            break
+        found[place] = True
+    return found
+
+
+def sign_chance(num_ahead: int, num_all: int) -> float:
+    """The p of so uneven a number of wins if each were a fair coin, on both sides."""
+    fewer = min(num_ahead, num_all - num_ahead)
+    return min(1.0, 2 * float(bdtr(fewer, num_all, 0.5)))
 
 
 def counted(number: int, thing: str) -> str:

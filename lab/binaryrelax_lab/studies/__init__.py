@@ -1,4 +1,4 @@
-"""Questions that a training run does not answer: theory/, bench/, those of docs/findings.md.
+"""Questions that a training run does not answer: theory/, bench/, those of docs/evidence.
 
 A study measures and returns plain data. What it has to say while it works goes to a `Say`.
 """

@@ -11,23 +11,23 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
 
-from binaryrelax_lab.recipes import METHOD_NAMES, NETWORK_NAMES, RecipeName, find_recipe, search
+from binaryrelax_lab.recipes import METHOD_NAMES, RecipeName, find_recipe, search
 from binaryrelax_lab.recipes.demo import from_random_weights
 from binaryrelax_lab.recipes.methods import PAPER_METHODS
 from binaryrelax_lab.recipes.name import PLUS, TUNED
 from binaryrelax_lab.recipes.notebook import demo_momentum, vgg11_momentum
 from binaryrelax_lab.report.drawing import COLOURS, GRID, INK, QUIET, label, panels
 from binaryrelax_lab.report.figures.evidence import Evidence, Pair
-from binaryrelax_lab.report.figures.last_epochs import best_of_all, late
 from binaryrelax_lab.report.figures.markdown import (
-    gain_text,
     mean_text,
     range_text,
-    spread_text,
     table,
+    table_of_gains,
 )
 from binaryrelax_lab.report.figures.schedules import (
+    ALL_ROWS,
     ALL_SCHEDULES,
+    ANNEALED,
     BITS,
     DECAYS,
     DEMO,
@@ -35,15 +35,17 @@ from binaryrelax_lab.report.figures.schedules import (
     RELAXED,
     ROWS,
     SCHEDULES,
+    network_words,
     networks_under,
 )
 from binaryrelax_lab.results.statistics import (
     Figure,
     best,
-    by_seed,
     counted,
     last,
     last_recalibrated,
+    mean_of_phase_two,
+    sign_chance,
 )
 
 Pairs = dict[str, Pair]  # by what is compared
@@ -51,9 +53,8 @@ TRIES = "ResNet-20, annealed, 100 epochs, held-out images"
 FIGURES: dict[str, Figure] = {
     "last epoch": last,
     "last epoch, recalibrated": last_recalibrated,
-    "mean of last epochs": late,
+    "mean of Phase II": mean_of_phase_two,
     "best of Phase II": best,
-    "best of all epochs": best_of_all,
 }
 DOTS: dict[str, tuple[Figure, str, bool]] = {  # in pictures: a marker, whether it is filled
     "last epoch": (last, "o", True),
@@ -85,17 +86,13 @@ class Question:
         return _with_runs(evidence, self.pairs())
 
     def table(self, evidence: Evidence) -> str:
-        """A row for each pair: both last epochs, and what is gained by each figure of a run."""
-        rows = []
+        """A row for each pair: what is gained by each figure of a run."""
+        rows: list[list[str | list[float]]] = []
         for words, pair in self.answers(evidence).items():
-            lasts = [by_seed(evidence.runs_of(name), last) for name in reversed(pair)]
-            shared = set.intersection(*map(set, lasts))
-            ends = [spread_text(values[seed] for seed in shared) for values in lasts]
-            gains = [gain_text(evidence.differences(pair, figure)) for figure in FIGURES.values()]
-            rows.append((words, *ends, *gains))
-        headings = ["", f"{self.theirs}, last", f"{self.ours}, last"]
-        headings += [f"gain, {figure}" for figure in FIGURES]
-        return table(headings, rows) if rows else "Not run yet."
+            gains = [evidence.differences(pair, figure) for figure in FIGURES.values()]
+            rows.append([words, *gains])
+        headings = [f"{self.first or self.ours} − {self.theirs}", *FIGURES]
+        return table_of_gains(headings, rows) if rows else "Not run yet."
 
     def in_short(self, evidence: Evidence) -> str:
         """The mean gain by the last epoch of each pair."""
@@ -158,7 +155,7 @@ def rival_groups() -> dict[str, Pairs]:
     groups: dict[str, Pairs] = {}
     for end, schedule in ALL_SCHEDULES.items():
         groups[schedule] = _rivals(networks_under({end: schedule}))
-    groups["annealed, held-out images"] = _pairs_of_tries({}, search.BINARY_CONNECT)
+    groups["tries"] = _pairs_of_tries({}, search.BINARY_CONNECT)
     for schedule, names in DEMO_SCHEDULES.items():
         words = f"the demo, {schedule}"
         groups[words] = _rivals({f"{words}, {find_recipe(n).epochs} epochs": n for n in names})
@@ -199,11 +196,11 @@ def _start_pairs() -> Pairs:
 def _annealed_pairs() -> Pairs:
     """The learning rate annealed to zero, with momentum 0.9."""
     return {
-        f"{NETWORK_NAMES[row().network]}, {METHOD_NAMES[method]}": (
+        f"{network_words(row())}, {METHOD_NAMES[method]}": (
             row(method + PLUS).name,
             row(method).name,
         )
-        for row in ROWS
+        for row in ALL_ROWS
         for method in PAPER_METHODS
     }
 
@@ -260,16 +257,41 @@ QUESTIONS = {  # by the name of their table and their picture
 def gains_in_short(evidence: Evidence) -> str:
     """The mean gain over the networks under each schedule, at 1 bit and at ternary."""
     groups, shown = rival_groups(), []
-    demo = (f"the demo, {schedule}" for schedule in ("the paper's schedule", "annealed"))
+    demo = (f"the demo, {schedule}" for schedule in ("the paper's schedule", ANNEALED))
     for group in (*SCHEDULES.values(), *demo):
         pairs = _with_runs(evidence, groups[group]).values()
         for bits, method in zip(BITS, RELAXED, strict=True):
             mine = [pair for pair in pairs if find_recipe(pair[0]).method == method]
             if mine:
-                by_last, by_best = (mean_text(evidence.mean_gains(mine, f)) for f in (last, best))
-                count = counted(len(mine), "comparison")
-                shown.append(f"{group}, {bits}: last {by_last}, best {by_best} ({count})")
+                figures = last, mean_of_phase_two, best
+                means = [mean_text(evidence.mean_gains(mine, figure)) for figure in figures]
+                words = "last {}, mean of Phase II {}, best {}".format(*means)
+                shown.append(f"{group}, {bits}: {words} ({counted(len(mine), 'comparison')})")
     return "<br>".join(shown)
+
+
+def gains_by_sign(evidence: Evidence) -> str:
+    """How many comparisons under the paper's schedule BinaryRelax wins, and how many networks.
+
+    The two comparisons of a network share their float network: only networks are independent.
+    """
+    pairs = _with_runs(evidence, rival_groups()[SCHEDULES[""]]).values()
+    rows = []
+    for words, figure in FIGURES.items():
+        gains: dict[str, list[float]] = {}
+        for pair in pairs:
+            recipe = find_recipe(pair[0])
+            gains.setdefault(network_words(recipe), []).extend(evidence.mean_gains([pair], figure))
+        single = [gain for mine in gains.values() for gain in mine]
+        whole = [sum(mine) for mine in gains.values() if len(mine) == len(BITS)]
+        rows.append((words, *_wins(single), f"{min(single):+.2f}".replace("-", "−"), *_wins(whole)))
+    headings = ("figure", "comparisons won", "p", "least gain", "networks won, both widths", "p")
+    return table(headings, rows)
+
+
+def _wins(gains: Sequence[float]) -> tuple[str, str]:
+    ahead = sum(gain > 0 for gain in gains)
+    return f"{ahead} of {len(gains)}", f"{sign_chance(ahead, len(gains)):.2f}"
 
 
 def annealed_in_short(evidence: Evidence) -> str:
@@ -278,11 +300,13 @@ def annealed_in_short(evidence: Evidence) -> str:
     for pair in QUESTIONS["annealed"].answers(evidence).values():
         recipe = find_recipe(pair[0])
         if recipe.quantizer:
-            pairs_of.setdefault(NETWORK_NAMES[recipe.network], []).append(pair)
+            pairs_of.setdefault(network_words(recipe), []).append(pair)
     shown = []
     for network, pairs in pairs_of.items():
-        by_last, by_best = (range_text(evidence.mean_gains(pairs, f)) for f in (last, best))
-        shown.append(f"{network}: last {by_last}, best {by_best}")
+        figures = last, mean_of_phase_two, best
+        ranges = [range_text(evidence.mean_gains(pairs, figure)) for figure in figures]
+        words = "last {}, mean of Phase II {}, best {}".format(*ranges)
+        shown.append(f"{network}: {words}")
     return "<br>".join(shown)
 
 
@@ -297,12 +321,14 @@ def one_bit_in_short(evidence: Evidence) -> str:
 
 
 SECTIONS = {
-    **{f"findings-{name}": question.table for name, question in QUESTIONS.items()},
-    "findings-gains-in-short": gains_in_short,
-    "findings-annealed-in-short": annealed_in_short,
-    "findings-exact-in-short": QUESTIONS["exact"].in_short,
-    "findings-start-in-short": QUESTIONS["start"].in_short,
-    "findings-one-bit-in-short": one_bit_in_short,
+    **{f"evidence-{name}": question.table for name, question in QUESTIONS.items()},
+    "evidence-gains-in-short": gains_in_short,
+    "evidence-gains-by-sign": gains_by_sign,
+    "evidence-annealed-in-short": annealed_in_short,
+    "evidence-exact-in-short": QUESTIONS["exact"].in_short,
+    "evidence-start-in-short": QUESTIONS["start"].in_short,
+    "evidence-momentum-in-short": QUESTIONS["momentum"].in_short,
+    "evidence-one-bit-in-short": one_bit_in_short,
     "recipes-tuned-against-plus": Question(_tuned_pairs, "`-tuned`", "`-plus`").table,
 }
-PICTURES = {f"findings/{name}": question.picture for name, question in QUESTIONS.items()}
+PICTURES = {f"evidence/{name}": question.picture for name, question in QUESTIONS.items()}

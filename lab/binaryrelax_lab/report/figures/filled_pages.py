@@ -20,8 +20,10 @@ from binaryrelax_lab.report.figures import (
     comparisons,
     demo,
     last_epochs,
+    network_sizes,
     packed_checks,
     packed_times,
+    phase_one_decay,
     phases,
     projection_times,
     results_in_short,
@@ -36,9 +38,9 @@ from binaryrelax_lab.report.figures.evidence import Evidence
 Picture = Callable[[Evidence], bytes]
 StudyDrawing = Callable[[Any], Drawing]  # from the numbers of its JSON file
 
-DRAWN = (comparisons, last_epochs, phases, watched_steps)
+DRAWN = (comparisons, last_epochs, phase_one_decay, phases, watched_steps)
 WRITTEN = (
-    *(demo, results_in_short, cifar_tables, *DRAWN, tuning, theory_tables),
+    *(demo, results_in_short, cifar_tables, *DRAWN, network_sizes, tuning, theory_tables),
     *(projection_times, step_times, packed_times, packed_checks),
 )
 SECTIONS: dict[str, Callable[[Evidence], str]] = {

@@ -15,8 +15,6 @@ from binaryrelax_lab.report.drawing import COLOURS, QUIET, SHADE, label, legend,
 from binaryrelax_lab.report.figures.evidence import Evidence, difference
 from binaryrelax_lab.report.figures.markdown import range_text, spread_text, table
 from binaryrelax_lab.report.figures.schedules import (
-    ALL_SCHEDULES,
-    DEMO_SCHEDULES,
     RELAXED,
     SCHEDULES,
     names_under,
@@ -45,11 +43,6 @@ def _swing(run: RunResult) -> float | None:
     return stdev(epochs) if len(epochs) >= FEWEST_LATE else None
 
 
-def best_of_all(run: RunResult) -> float:
-    """The best accuracy of any epoch with quantized weights, projected in Phase I."""
-    return max(run.quantized_accuracies)
-
-
 def _late_epochs(run: RunResult) -> list[float]:
     return run.accuracies[-max(1, round(len(run.accuracies) / LATE_SHARE)) :]
 
@@ -64,8 +57,7 @@ def _hidden_by_statistics(run: RunResult) -> float | None:
 
 def last_and_best(evidence: Evidence) -> str:
     """By how much the best epoch flatters, and what lagging statistics hide."""
-    names = networks_under(ALL_SCHEDULES)
-    names |= {f"the demo, {words}": demo[0] for words, demo in DEMO_SCHEDULES.items()}
+    names = networks_under(SCHEDULES)
     rows = []
     for words, name in names.items():
         for method in PAPER_METHODS:
@@ -73,8 +65,7 @@ def last_and_best(evidence: Evidence) -> str:
             if runs:
                 rows.append((words, METHOD_NAMES[method], *_last_and_best(runs), str(len(runs))))
     headings = ("", "method", "last", "recalibrated − last", "best of Phase II − last")
-    more = "best of all epochs − last", "deviation over the last epochs", "seeds"
-    return table((*headings, *more), rows)
+    return table((*headings, "deviation over the last epochs", "seeds"), rows)
 
 
 def _last_and_best(runs: list[RunResult]) -> tuple[str, ...]:
@@ -85,7 +76,6 @@ def _last_and_best(runs: list[RunResult]) -> tuple[str, ...]:
         spread_text(map(last, runs)),
         spread_text(hidden, signed=True) + fewer,
         spread_text(map(_best_above_last, runs)),
-        spread_text(best_of_all(run) - run.last for run in runs),
         spread_text(map(_swing, runs)),
     )
 
@@ -107,7 +97,7 @@ def picture(evidence: Evidence) -> Drawing:
     """ResNet-20 towards the end, under both schedules: always of quantized weights."""
     drawing, (left, right) = panels(1, 2, size=(13, 5), sharey=True)
     title(left, "ResNet-20, the paper's schedule")
-    title(right, "ResNet-20, annealed")
+    title(right, "ResNet-20, annealed (momentum 0.9)")
     paper, plus, tuned = (RecipeName(cifar10_resnet20().name + end) for end in ("", PLUS, TUNED))
     _draw_methods(left, evidence, paper, PAPER_METHODS[1:])
     _draw_methods(right, evidence, plus, PAPER_METHODS[1:])
@@ -152,7 +142,7 @@ def shade_phase_two(axes: Axes, run: RunResult) -> None:
 
 
 SECTIONS = {
-    "findings-last-and-best": last_and_best,
-    "findings-last-and-best-in-short": last_and_best_in_short,
+    "evidence-last-and-best": last_and_best,
+    "evidence-last-and-best-in-short": last_and_best_in_short,
 }
-PICTURES = {"findings/last-epochs": picture}
+PICTURES = {"evidence/last-epochs": picture}

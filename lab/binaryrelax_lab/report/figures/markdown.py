@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from binaryrelax_lab.report.figures.evidence import Evidence
-from binaryrelax_lab.results.statistics import is_beyond_chance, spread_of
+from binaryrelax_lab.results.statistics import LEVEL, chance_of, counted, spread_of, survivors
 
 Columns = Mapping[str, Callable[[Any], str]]  # by its heading, what a column shows of a record
 NOTHING = "-"
@@ -43,13 +43,42 @@ def mean_text(values: Iterable[float | None], *, signed: bool = True) -> str:
     return replace(found, deviation=None).text(signed=signed) if found else NOTHING
 
 
-def gain_text(values: Sequence[float]) -> str:
-    """Mean ± deviation of differences, in how many seeds above zero; bold if beyond chance."""
+def table_of_gains(headings: Iterable[str], rows: Iterable[Iterable[str | Sequence[float]]]) -> str:
+    """A table some of whose cells are differences by seed, and how many are beyond chance.
+
+    Bold are those that hold together, by Holm's correction over all tests of the table.
+    """
+    cells = [list(row) for row in rows]
+    gains = [cell for row in cells for cell in row if not isinstance(cell, str)]
+    tests = [(tuple(g), chance) for g in gains if (chance := chance_of(g)) is not None]
+    holds = survivors([chance for _, chance in tests])
+    clear = {gain for (gain, _), is_clear in zip(tests, holds, strict=True) if is_clear}
+    shown = [
+        [c if isinstance(c, str) else gain_text(c, is_bold=tuple(c) in clear) for c in row]
+        for row in cells
+    ]
+    alone = sum(chance < LEVEL for _, chance in tests)
+    return f"{table(headings, shown)}\n\n{_chance_note(len(tests), alone, sum(holds))}"
+
+
+def _chance_note(num_tests: int, num_alone: int, num_together: int) -> str:
+    if not num_tests:
+        return "No cell has three seeds: each may be luck."
+    return (
+        f"{counted(num_tests, 'test')} with three seeds or more. p < {LEVEL:g} alone: {num_alone}. "
+        f"After Holm's correction: {num_together} (bold)."
+    )
+
+
+def gain_text(values: Sequence[float], *, is_bold: bool = False) -> str:
+    """Mean ± deviation of differences, in how many seeds above zero; of one seed the value."""
     if not values:
         return NOTHING
     shown = spread_text(values, signed=True)
+    if len(values) == 1:
+        return shown
     ahead = sum(value > 0 for value in values)
-    return f"{f'**{shown}**' if is_beyond_chance(values) else shown} ({ahead} of {len(values)})"
+    return f"{f'**{shown}**' if is_bold else shown} ({ahead} of {len(values)})"
 
 
 def range_text(values: Sequence[float], *, signed: bool = True) -> str:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
-from binaryrelax_lab.recipes import NETWORK_NAMES, Cosine, Recipe, RecipeName, find_recipe
+from binaryrelax_lab.recipes import Cosine, Recipe, RecipeName, find_recipe
 from binaryrelax_lab.recipes.demo import STRENGTHS as STRENGTHS_OF_THE_DEMO
 from binaryrelax_lab.recipes.name import PLUS
 from binaryrelax_lab.recipes.search import (
@@ -24,11 +24,11 @@ from binaryrelax_lab.report.figures.comparisons import mean_and_seeds
 from binaryrelax_lab.report.figures.evidence import Evidence, grouped
 from binaryrelax_lab.report.figures.last_epochs import late, shade_phase_two
 from binaryrelax_lab.report.figures.markdown import (
-    gain_text,
     mean_text,
     range_text,
     spread_text,
     table,
+    table_of_gains,
 )
 from binaryrelax_lab.report.figures.schedules import (
     ALL_SCHEDULES,
@@ -42,6 +42,7 @@ from binaryrelax_lab.report.figures.schedules import (
     bits_of,
     final_strength,
     names_under,
+    network_words,
 )
 from binaryrelax_lab.results import RunResult
 from binaryrelax_lab.results.statistics import counted, last, spread_of
@@ -82,15 +83,15 @@ def strengths_of_the_demo(evidence: Evidence) -> str:
     """The last epoch of the demo by λ, and by how much each is ahead of the demo's own."""
     rows = []
     for recipes in zip(*map(demo_by_strength, BITS), strict=True):
-        cells = []
+        cells: list[str | list[float]] = []
         for recipe, usual in zip(recipes, map(DEMO.with_method, RELAXED), strict=True):
             gains = evidence.differences((recipe.name, usual), last)
             cells.append(spread_text(map(last, evidence.runs_of(recipe.name))))
-            cells.append("-" if recipe.name == usual else gain_text(gains))
+            cells.append("-" if recipe.name == usual else gains)
         rows.append((final_strength(recipes[0]), *cells))
     columns = ("last", f"gain over λ = {_strength_of_the_demo()}")
     headings = [f"{bits}, {column}" for bits in BITS for column in columns]
-    return table(("λ at the end of Phase I", *headings), rows)
+    return table_of_gains(("λ at the end of Phase I", *headings), rows)
 
 
 def strengths_in_short(evidence: Evidence) -> str:
@@ -183,14 +184,8 @@ class Moments(NamedTuple):
 
 
 def phase_two(evidence: Evidence) -> str:
-    """What happens around the beginning of Phase II, in whole runs of CIFAR-10."""
+    """What happens around the beginning of Phase II, in whole runs of CIFAR."""
     return _moments(evidence, names_under(ALL_SCHEDULES, RELAXED))
-
-
-def phase_two_of_tries(evidence: Evidence) -> str:
-    """The same in tries of the search that differ in λ."""
-    tries = [tried(method, decay | change) for method, decay in CASES for change in STRENGTHS]
-    return _moments(evidence, [recipe.name for recipe in tries])
 
 
 def phase_two_of_the_demo(evidence: Evidence) -> str:
@@ -209,16 +204,15 @@ def _moments(evidence: Evidence, names: Iterable[RecipeName]) -> str:
         runs = evidence.runs_of(name)
         if runs and find_recipe(name).is_relaxed:
             at_x, *changes = zip(*map(Moments.of, runs), strict=True)
-            shown = [gain_text(values) for values in changes]
             about = _circumstances(find_recipe(name))
-            rows.append((*about, spread_text(at_x), *shown, str(len(runs))))
+            rows.append((*about, spread_text(at_x), *changes, str(len(runs))))
     headings = ("", "schedule", "decay", "λ", *MOMENTS.values(), "best of II − best of I")
-    return table((*headings, "seeds"), rows)
+    return table_of_gains((*headings, "seeds"), rows)
 
 
 def _circumstances(recipe: Recipe) -> tuple[str, ...]:
     """Network, schedule, weight decay and λ."""
-    network = NETWORK_NAMES[recipe.network] if recipe.dataset == "cifar10" else "the demo"
+    network = "the demo" if recipe.dataset == "fashion-mnist-12k" else network_words(recipe)
     ends = [end for end in ALL_SCHEDULES if end and recipe.name.endswith(end)]
     usual = PLUS if isinstance(recipe.lr_schedule, Cosine) else ""
     schedule = ALL_SCHEDULES[ends[0] if ends else usual].replace("'s schedule", "'s")
@@ -284,13 +278,12 @@ def _draw_both(axes: Axes, run: RunResult, name: str, colour: str) -> None:
 
 
 SECTIONS = {
-    "findings-strengths": strengths_of_tries,
-    "findings-strengths-of-the-demo": strengths_of_the_demo,
-    "findings-strengths-in-short": strengths_in_short,
-    "findings-phase-two": phase_two,
-    "findings-phase-two-of-tries": phase_two_of_tries,
-    "findings-phase-two-of-the-demo": phase_two_of_the_demo,
-    "findings-phase-two-statistics": statistics_at_phase_two,
-    "findings-phase-two-in-short": phase_two_in_short,
+    "evidence-strengths": strengths_of_tries,
+    "evidence-strengths-of-the-demo": strengths_of_the_demo,
+    "evidence-strengths-in-short": strengths_in_short,
+    "evidence-phase-two": phase_two,
+    "evidence-phase-two-of-the-demo": phase_two_of_the_demo,
+    "evidence-phase-two-statistics": statistics_at_phase_two,
+    "evidence-phase-two-in-short": phase_two_in_short,
 }
-PICTURES = {"findings/strengths": strengths_picture, "findings/phase-two": phase_two_picture}
+PICTURES = {"evidence/strengths": strengths_picture, "evidence/phase-two": phase_two_picture}

@@ -93,5 +93,5 @@ def _flips(evidence: Evidence) -> Any:
     return evidence.read("results/findings/flips.json", "records")
 
 
-SECTIONS = {"findings-statistics": batch_statistics, "findings-jumps": jumps}
-PICTURES = {"findings/flips": picture}
+SECTIONS = {"evidence-statistics": batch_statistics, "evidence-jumps": jumps}
+PICTURES = {"evidence/flips": picture}

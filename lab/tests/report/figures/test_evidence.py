@@ -18,7 +18,7 @@ def counted_calls(monkeypatch, name):
 
 def test_runs_and_files_are_read_once_for_pages_and_pictures(monkeypatch):
     folders, files = (counted_calls(monkeypatch, n) for n in ("collect_runs", "read_json"))
-    pictures = {name: all_pictures({})[name] for name in ("findings/flips", "findings/phase-two")}
+    pictures = {name: all_pictures({})[name] for name in ("evidence/flips", "evidence/phase-two")}
     stale_files(Evidence(ROOT), pictures)
     assert folders == [ROOT / "results"]
     assert len(files) == len(set(files)) > 10
@@ -53,7 +53,7 @@ def test_a_run_is_recalibrated_by_itself_or_by_what_was_measured_later():
 
 def test_differences_are_shown_with_sign_spread_and_chance():
     assert gain_text([]) == spread_text([None]) == range_text([]) == mean_text([]) == "-"
-    assert gain_text([1.0, 1.1, 1.2]) == "**+1.10 ± 0.10** (3 of 3)"
+    assert gain_text([1.0, 1.1, 1.2]) == "+1.10 ± 0.10 (3 of 3)"
     assert gain_text([-1.0, 2.0]) == "+0.50 ± 2.12 (1 of 2)"
     assert mean_text([-1.0, 2.0]) == "+0.50" and mean_text([90.0, 91.0], signed=False) == "90.50"
     assert range_text([0.5, -0.2, 0.1]) == "−0.20 to +0.50"
