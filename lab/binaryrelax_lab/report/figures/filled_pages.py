@@ -61,7 +61,7 @@ def stale_files(evidence: Evidence, pictures: Mapping[str, Picture]) -> dict[Pat
 
 def pages(root: Path) -> list[Path]:
     """The pages with figures."""
-    return [root / "README.md", *sorted((root / "docs").glob("*.md"))]
+    return [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
 
 
 def picture_file(root: Path, name: str) -> Path:
