@@ -1,8 +1,8 @@
 """What the notebook of the paper's authors has for VGG-11 on CIFAR-10, where the paper has another.
 
 Asked because with the paper's numbers all quantized networks of VGG-11 come out below its Table 1
-(docs/findings.md): first the momentum alone, 0.9 instead of 0.95, then all of its numbers. Momentum
-alone is asked of the demo's network too: eight seeds cost minutes there.
+(docs/evidence/recipes.md): first the momentum alone, 0.9 instead of 0.95, then its whole schedule.
+Momentum alone is asked of the demo's network too: eight seeds cost minutes there.
 """
 
 from collections.abc import Iterable
@@ -36,11 +36,12 @@ def _with_momentum(row: Iterable[Recipe]) -> tuple[Recipe, ...]:
 
 
 def vgg11_notebook(method: str = "float") -> Recipe:
-    """A cell of the row with all of its numbers, called ``cifar10-vgg11-METHOD-notebook``.
+    """A cell of the row with its schedule, called ``cifar10-vgg11-METHOD-notebook``.
 
-    Its λ grows before the first epoch, too. Not ours: it starts from the float network's best
-    epoch, which the test images have chosen, and measures with the weights of the last forward
-    pass, one step older. It has no bwn, twn or ternary; by the same numbers they are our addition.
+    Its λ grows before the first epoch, too. Not taken over: its convolutions have biases, and all
+    layers PyTorch's default initialisation; it starts from the float network's best epoch, which
+    the test images have chosen; it measures with the weights of the last forward pass, one step
+    older. It has no bwn, twn or ternary; by the same numbers they are our addition.
     """
     paper = cifar10_vgg11()
     start = replace(
