@@ -22,6 +22,9 @@ from binaryrelax_lab.report.figures import (
     last_epochs,
     packed_checks,
     packed_times,
+    paper_cells,
+    paper_claims,
+    paper_gains,
     phases,
     projection_times,
     step_times,
@@ -37,6 +40,7 @@ StudyDrawing = Callable[[Any], Drawing]  # from the numbers of its JSON file
 DRAWN = (comparisons, last_epochs, phases, watched_steps)
 WRITTEN = (
     *(demo, cifar_tables, *DRAWN, tuning, theory_tables),
+    *(paper_cells, paper_gains, paper_claims),
     *(projection_times, step_times, packed_times, packed_checks),
 )
 SECTIONS: dict[str, Callable[[Evidence], str]] = {
