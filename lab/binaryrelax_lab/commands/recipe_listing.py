@@ -14,7 +14,7 @@ from binaryrelax_lab.recipes.recipe import Recipe
 HOW_TO_READ = """\
 A recipe is called ROW-COLUMN, for example cifar10-resnet20-binary; rows with
 -plus have another of each, such as cifar10-resnet20-binary-plus, and those
-with -tuned one more, such as cifar10-resnet20-binary-tuned (docs/recipes.md).
+with -tuned one more: cifar10-resnet20-binary-tuned (docs/evidence/recipes.md).
 "exact" is short for ternary-exact: BinaryRelax with the exact projection.
 Figures are the paper's, in percent, top-1; a dot: not in the paper. All
 settings of all recipes: --json. More were made to ask questions, such as the

@@ -1,4 +1,4 @@
-"""`binaryrelax theory`: the figures and numbers of docs/theory.md."""
+"""`binaryrelax theory`: the figures and numbers of docs/evidence/theory.md."""
 
 from pathlib import Path
 from typing import Annotated

@@ -37,11 +37,12 @@ def _with_momentum(row: Iterable[Recipe]) -> tuple[Recipe, ...]:
 
 
 def vgg11_notebook(method: str = "float") -> Recipe:
-    """A cell of the row with all of its numbers, called ``cifar10-vgg11-METHOD-notebook``.
+    """A cell of the row with its schedule, called ``cifar10-vgg11-METHOD-notebook``.
 
-    Its λ grows before the first epoch, too. Not ours: it starts from the float network's best
-    epoch, which the test images have chosen, and measures with the weights of the last forward
-    pass, one step older. It has no bwn, twn or ternary; by the same numbers they are our addition.
+    Its λ grows before the first epoch, too. Not taken over: its convolutions have biases, and all
+    layers PyTorch's default initialisation; it starts from the float network's best epoch, which
+    the test images have chosen; it measures with the weights of the last forward pass, one step
+    older. It has no bwn, twn or ternary; by the same numbers they are our addition.
     """
     paper = cifar10_vgg11()
     start = replace(

@@ -2,8 +2,9 @@
 
 5,000 of CIFAR-10's 50,000 training images are held out, for the float ancestor too; the test images
 are not looked at. Shorter than what they are tried for: 100 epochs, all else in proportion. What
-came out best (docs/recipes.md) was then trained on all images, and is called ``-tuned``. BWN and
-TWN share all of its changes but λ: what BinaryRelax gains over BinaryConnect in this setting.
+came out best (docs/evidence/recipes.md) was then trained on all images, and is called ``-tuned``.
+BWN and TWN share all of its changes but λ: what BinaryRelax gains over BinaryConnect in this
+setting.
 """
 
 from dataclasses import dataclass, replace

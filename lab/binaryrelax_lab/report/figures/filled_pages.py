@@ -23,6 +23,9 @@ from binaryrelax_lab.report.figures import (
     network_sizes,
     packed_checks,
     packed_times,
+    paper_cells,
+    paper_claims,
+    paper_gains,
     phase_one_decay,
     phases,
     projection_times,
@@ -41,6 +44,7 @@ StudyDrawing = Callable[[Any], Drawing]  # from the numbers of its JSON file
 DRAWN = (comparisons, last_epochs, phase_one_decay, phases, watched_steps)
 WRITTEN = (
     *(demo, results_in_short, cifar_tables, *DRAWN, network_sizes, tuning, theory_tables),
+    *(paper_cells, paper_gains, paper_claims),
     *(projection_times, step_times, packed_times, packed_checks),
 )
 SECTIONS: dict[str, Callable[[Evidence], str]] = {

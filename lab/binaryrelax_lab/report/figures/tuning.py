@@ -1,16 +1,26 @@
-"""The search for better recipes, and what came of it: the figures of docs/recipes.md."""
+"""The search for better recipes, and what came of it: the figures of docs/evidence/recipes.md."""
 
 from __future__ import annotations
 
 import math
 from functools import partial
+from math import ceil
+from statistics import fmean
 
 from binaryrelax import Certificate, certify
-from binaryrelax_lab.recipes import METHOD_NAMES, RecipeName, cifar10_resnet20, find_recipe, search
+from binaryrelax_lab.recipes import (
+    METHOD_NAMES,
+    Recipe,
+    RecipeName,
+    cifar10_resnet20,
+    find_recipe,
+    search,
+)
+from binaryrelax_lab.recipes.demo import demo_paper
 from binaryrelax_lab.recipes.name import PLUS, TUNED
 from binaryrelax_lab.report.figures.evidence import Evidence
 from binaryrelax_lab.report.figures.markdown import mean_text, spread_text, table
-from binaryrelax_lab.report.figures.schedules import BITS, final_strength
+from binaryrelax_lab.report.figures.schedules import BITS, TRAINING_IMAGES, final_strength
 from binaryrelax_lab.results.statistics import Spread, best, last
 
 BITS_OF = {relaxed: bits for bits, (_, relaxed) in BITS.items()}
@@ -67,6 +77,59 @@ def chosen(_: Evidence) -> str:
     )
 
 
+def scaled(_: Evidence) -> str:
+    """What the names of tries say, in epochs of 300, and what was run in 100 epochs."""
+    changes: tuple[search.Change, ...] = ({"phase_two_epoch": "150"}, search.LATE_PHASE_TWO)
+    rows = []
+    for change in (*changes, {}, search.SMALLER_STRENGTH, search.LARGER_STRENGTH):
+        named = cifar10_resnet20("binary" + PLUS).with_settings(change)
+        run = search.tried("binary", change)
+        rows.append((_words(change), *_scaled(named), *_scaled(run), final_strength(run)))
+    headings = ("change of `-plus`", "Phase II of 300", "growth", "Phase II of 100", "growth")
+    return table((*headings, "λ at the end of Phase I"), rows)
+
+
+def _scaled(recipe: Recipe) -> tuple[str, str]:
+    return f"from epoch {recipe.phase_two_epoch}", f"{recipe.growth:.4g}"
+
+
+def margin(evidence: Evidence) -> str:
+    """By how much the chosen change is ahead of the others, over both bit-widths."""
+    one = search.ROUNDS[1]
+    both = [c for c in _changes(one) if all(c in one.of(method) for method in search.METHODS)]
+    means = {
+        _words(change): fmean(found)
+        for change in both
+        if len(found := _lasts(evidence, change)) == len(search.METHODS)
+    }
+    picked = means.pop(_words(search.CHOSEN["binary"]))
+    base, (next_one, second) = means[_words(one.base)], max(means.items(), key=lambda m: m[1])
+    return (
+        f"{picked - base:.2f} points ahead of {_words(one.base)} alone and {picked - second:.2f} "
+        f"ahead of {next_one}"
+    )
+
+
+def _lasts(evidence: Evidence, change: search.Change) -> list[float]:
+    """The last epoch of a change with each method, where it has been tried."""
+    names = (search.tried(method, change).name for method in search.METHODS)
+    return [run.last for name in names for run in evidence.runs_of(name)]
+
+
+def demo_paper_strength(_: Evidence) -> str:
+    """How λ of `demo-paper` comes to its last value."""
+    recipe = demo_paper("binary")
+    steps = ceil(TRAINING_IMAGES[recipe.dataset] / recipe.batch_size)
+    schedule = recipe.schedule(steps)
+    values = [schedule(step) for step in range(recipe.phase_two_epoch * steps)]
+    num_growths = len(set(values)) - 1
+    every = values.count(values[0])
+    return (
+        f"An epoch has {steps} steps, and λ grows every {every} of them: {num_growths} times "
+        f"before Phase II. {recipe.growth} to that power is {values[-1]:.0f}"
+    )
+
+
 def tuned(evidence: Evidence) -> str:
     """The chosen recipes on all training images, beside the others and what is published."""
     rows = []
@@ -113,7 +176,7 @@ def networks(evidence: Evidence) -> str:
         weights = sum(math.prod(layer.shape) for layer in certificate.layers)
         rows.append(
             (
-                f"[{name}](../networks/{name})",
+                f"[{name}](../../networks/{name})",
                 f"{certificate.file_bytes:,}",
                 f"{certificate.saving:.1f}×",
                 f"{bits / weights:.2f}",
@@ -138,6 +201,9 @@ SECTIONS = {
     "recipes-first-round": partial(tries, one=search.ROUNDS[0]),
     "recipes-second-round": partial(tries, one=search.ROUNDS[1]),
     "recipes-not-run": not_run,
+    "recipes-scaled": scaled,
+    "recipes-margin": margin,
+    "recipes-demo-paper-strength": demo_paper_strength,
     "recipes-tuned": tuned,
     "recipes-chosen": chosen,
     "recipes-networks": networks,

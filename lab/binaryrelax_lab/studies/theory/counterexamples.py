@@ -1,6 +1,6 @@
 """Where a statement of the paper fails, or stops short of what one would read into it.
 
-Each is small enough to follow by hand; ``docs/theory.md`` shows them and tests pin them.
+Each is small enough to follow by hand; ``docs/evidence/theory.md`` shows them and tests pin them.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from torch import Generator
 
 from binaryrelax import Binary
 from binaryrelax_lab.studies.theory.counterexamples import FAILURES
-from binaryrelax_lab.studies.theory.problems import Quadratic, random_numbers
+from binaryrelax_lab.studies.theory.problems import Quadratic, TwoLayerNetwork, random_numbers
 from binaryrelax_lab.studies.theory.statements import (
     ROUNDING,
     SETS,
@@ -23,6 +23,7 @@ from binaryrelax_lab.studies.theory.statements import (
     random_case,
     relaxed_minima_converge,
     relaxed_step_is_proximal,
+    value_stays_below_its_model,
     zero_alpha_needs_a_tie,
 )
 from binaryrelax_lab.studies.theory.theorem import theorem_row
@@ -69,12 +70,16 @@ WORDS = {
         "no point of Q with ∇f != 0 is a local minimizer of (9)",
         "test_points_of_q_are_no_relaxed_minima_thm_local",
     ),
+    "lem:descent": (
+        "f(x) <= f(z) + <∇f(z), x - z> + L/2 ||x - z||^2, on quadratics and on a network",
+        "test_value_stays_below_its_model_lem_descent",
+    ),
 }
 
 
 def statements() -> dict[str, Any]:
     """Each statement of the paper: what it says, its test, its cases and how it came out."""
-    checked = {**_steps_checked(), **_relaxation_checked()}
+    checked = {**_steps_checked(), **_relaxation_checked(), "lem:descent": _descent_checked()}
     rows = [_row(label, slacks) for label, slacks in checked.items()]
     return {"examples_in_each_test": NUM_EXAMPLES, "statements": [*rows, theorem_row(), *FAILURES]}
 
@@ -121,6 +126,17 @@ def _relaxation_checked() -> dict[str, list[float]]:
         "prop:approx_quant": _slacks(proximal),
         "thm:local": _slacks(local),
     }
+
+
+def _descent_checked() -> list[float]:
+    """Between two random points: of as many quadratics, and of a network that is not convex."""
+    network, found = TwoLayerNetwork.random(), []
+    for seed in range(NUM_PROBLEMS):
+        for problem in (Quadratic.random(1 + seed % 4, mu=0.02, seed=seed), network):
+            ends = random_numbers(2, problem.num_weights, seed=seed + 7_000)
+            reach = ends.norm(dim=1).clamp(min=network.radius) / network.radius
+            found.append(value_stays_below_its_model(problem, *(ends / reach[:, None])))
+    return found
 
 
 def _slacks(found: Iterable[float | None]) -> list[float]:

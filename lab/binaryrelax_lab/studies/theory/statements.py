@@ -18,7 +18,7 @@ from torch import Generator, Tensor
 from binaryrelax import Binary, Levels, PowerOfTwo, Quantizer, Ternary, Uniform
 from binaryrelax_lab.studies.theory.iterations import Projection, Step
 from binaryrelax_lab.studies.theory.lines_of_q import directions, smallest_angle
-from binaryrelax_lab.studies.theory.problems import Quadratic
+from binaryrelax_lab.studies.theory.problems import Problem, Quadratic
 from binaryrelax_lab.studies.theory.quantities import (
     SAME_LINE,
     alpha,
@@ -189,6 +189,13 @@ def points_of_q_are_no_relaxed_minima(
         promised = size / 2 * slope.square().sum()
         slacks.append(((before - after) / promised - 1).item())
     return min(slacks)
+
+
+def value_stays_below_its_model(problem: Problem, x: Tensor, z: Tensor) -> float:
+    """lem:descent: f(x) <= f(z) + <∇f(z), x - z> + L/2 ||x - z||^2."""
+    way = x - z
+    model = problem.value(z) + problem.gradient(z) @ way + problem.L / 2 * way.square().sum()
+    return (model - problem.value(x)).item() / max(1.0, model.item())
 
 
 def random_case(generator: Generator) -> Case:

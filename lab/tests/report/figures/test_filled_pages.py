@@ -36,6 +36,8 @@ TABLES_OF_WORDS = {  # written by hand: they hold no measured figure
     "| claim | test |",
     "| | a byte holds, least significant first | code |",
     "| input | engine | computes |",
+    "| status | meaning |",
+    "| item | status | where |",
 }
 ANSWERS = "| question | answer | in figures, points of accuracy |"  # the last cell is computed
 

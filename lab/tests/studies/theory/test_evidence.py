@@ -12,6 +12,7 @@ from binaryrelax_lab.studies.theory.alpha import alpha_ranges
 ROOT = Path(__file__).parents[4]
 LABELS = {
     "prop:global", "prop:approx_quant", "thm:local", "thm", "lem:othor", "lem:upper",
+    "lem:descent",
     "lem:alt_update", "lem:alt_update, local minimizer",
     "prop:alpha, short steps", "prop:alpha, zero",
 }  # fmt: skip

@@ -30,6 +30,7 @@ from binaryrelax_lab.studies.theory.statements import (
     relaxed_minima_converge,
     relaxed_step_is_proximal,
     update_is_a_local_minimizer,
+    value_stays_below_its_model,
     zero_alpha_needs_a_tie,
 )
 
@@ -111,6 +112,15 @@ def test_points_of_q_are_no_relaxed_minima_thm_local(given_quadratic, strength, 
     x = quantizer.project(y[: problem.num_weights])
     slack = points_of_q_are_no_relaxed_minima(problem, quantizer, x, strength)
     assert slack is None or slack >= -1e-3  # of what (9) falls by, when it falls by 1e-3 of a step
+
+
+@many
+@given(given_quadratic=quadratics(), x=vectors(4), z=vectors(4))
+def test_value_stays_below_its_model_lem_descent(given_quadratic, x, z):
+    """A network that is not convex is tried in test_problems.py."""
+    problem, _ = given_quadratic
+    ends = (point[: problem.num_weights] for point in (x, z))
+    assert holds(value_stays_below_its_model(problem, *ends))
 
 
 @given(given_quadratic=quadratics(), strength=strengths)
