@@ -14,7 +14,7 @@ from binaryrelax_lab.commands.errors import prepare_folder
 from binaryrelax_lab.engine import write_json
 
 # Each is the function bench_NAME in the file of that name in `binaryrelax_lab.studies.bench`.
-BENCHES = ("step", "convolutions", "projection", "packed", "packed_gpu", "monitor")
+BENCHES = ("step", "convolutions", "projection", "networks", "packed", "packed_gpu", "monitor")
 
 
 def bench(
@@ -37,6 +37,8 @@ def bench(
         binaryrelax bench step
 
         binaryrelax bench projection --out projection.json
+
+        binaryrelax bench networks --out networks.json
 
         binaryrelax bench packed           (two CPU threads; takes some minutes)
 

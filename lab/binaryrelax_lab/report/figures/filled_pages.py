@@ -21,6 +21,7 @@ from binaryrelax_lab.report.figures import (
     demo,
     last_epochs,
     network_sizes,
+    network_times,
     packed_checks,
     packed_times,
     paper_cells,
@@ -45,7 +46,7 @@ DRAWN = (comparisons, last_epochs, phase_one_decay, phases, watched_steps)
 WRITTEN = (
     *(demo, results_in_short, cifar_tables, *DRAWN, network_sizes, tuning, theory_tables),
     *(paper_cells, paper_gains, paper_claims),
-    *(projection_times, step_times, packed_times, packed_checks),
+    *(projection_times, step_times, packed_times, network_times, packed_checks),
 )
 SECTIONS: dict[str, Callable[[Evidence], str]] = {
     name: section for subject in WRITTEN for name, section in subject.SECTIONS.items()

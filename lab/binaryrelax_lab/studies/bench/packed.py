@@ -102,11 +102,12 @@ def measure_network(say: Say, effort: Effort) -> list[dict[str, Any]]:
         sides = {"torch float32, channels_last": bound(float_network, last)}
         packed = _packed(quantizer, fold=True)
         for mode in MODES:
-            sides[f"packed, {mode}"] = bound(_kernels_alone(_in_mode(packed, mode), effort), last)
+            alone = kernels_alone(in_mode(packed, mode), effort.threads)
+            sides[f"packed, {mode}"] = bound(alone, last)
         if effort.rivals:
             for name, run in float_rivals(float_network, torch.cat([x, x])).items():
                 sides[f"{name} float32"] = bound(run, x)
-        errors = {name: _error_of(call(), exact) for name, call in sides.items()}
+        errors = {name: error_of(call(), exact) for name, call in sides.items()}
         seconds = interleaved_apart(sides, effort.repetitions)
         for name in sides:
             record = {
@@ -131,7 +132,7 @@ def measure_as_it_comes(say: Say, effort: Effort) -> list[dict[str, Any]]:
         nn.utils.convert_conv2d_weight_memory_format(floats, LAYOUTS[layout])
         packed = _packed(SETS[title], network, fold=False)
         sides = {"torch float32": bound(floats, x)}
-        sides |= {f"packed, {mode}": bound(_in_mode(packed, mode), x) for mode in MODES}
+        sides |= {f"packed, {mode}": bound(in_mode(packed, mode), x) for mode in MODES}
         seconds = interleaved_apart(sides, effort.repetitions)
         case = {"network": network, "batch": batch, "images": layout, "weights": title}
         for name in sides:
@@ -202,7 +203,9 @@ def _run_all(layers: list[tuple[nn.Module, Tensor]]) -> None:
         layer(x)
 
 
-def _in_mode(model: nn.Module, mode: Mode) -> Run:
+def in_mode(model: nn.Module, mode: Mode) -> Run:
+    """The packed model, exact or fast whenever it runs."""
+
     def run(x: Tensor) -> Any:
         set_mode(model, mode)
         return model(x)
@@ -210,22 +213,23 @@ def _in_mode(model: nn.Module, mode: Mode) -> Run:
     return run
 
 
-def _kernels_alone(run: Run, effort: Effort) -> Run:
+def kernels_alone(run: Run, num_threads: int) -> Run:
     """With all threads for the kernels and one for torch, as `set_kernel_threads` advises."""
 
     def with_threads(x: Tensor) -> Any:
-        set_kernel_threads(effort.threads)
+        set_kernel_threads(num_threads)
         torch.set_num_threads(1)
         try:
             return run(x)
         finally:
-            torch.set_num_threads(effort.threads)
+            torch.set_num_threads(num_threads)
             set_kernel_threads(None)
 
     return with_threads
 
 
-def _error_of(found: Any, exact: Tensor) -> float:
+def error_of(found: Any, exact: Tensor) -> float:
+    """Of an engine's output, relative in the Euclidean norm."""
     first = found[0] if isinstance(found, list | tuple) else found
     difference = torch.as_tensor(first).double().reshape(exact.shape) - exact
     return float(difference.norm() / exact.norm())

@@ -59,9 +59,9 @@ def _run_times(
         if find_spec("onnxruntime") and find_spec("onnx"):
             path = Path(folder) / "model.onnx"
             write_onnx(path)
-            rivals["ONNX Runtime"] = _onnx_runtime(path)
+            rivals["ONNX Runtime"] = onnx_runtime_session(path)
         if find_spec("openvino"):
-            rivals["OpenVINO"] = _openvino(openvino_model(Path(folder) / "model.xml"))
+            rivals["OpenVINO"] = openvino_request(openvino_model(Path(folder) / "model.xml"))
     return rivals
 
 
@@ -73,7 +73,8 @@ def _export_float(model: nn.Module, example: Tensor, path: Path) -> None:
         )
 
 
-def _onnx_runtime(path: Path) -> Run:
+def onnx_runtime_session(path: Path) -> Run:
+    """An ONNX file in ONNX Runtime, with as many threads as torch."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -83,7 +84,8 @@ def _onnx_runtime(path: Path) -> Run:
     return lambda x: session.run(None, {name: x.numpy()})
 
 
-def _openvino(model: Any) -> Run:
+def openvino_request(model: Any) -> Run:
+    """A model that OpenVINO has read, compiled, with as many threads as torch."""
     import openvino
 
     settings = {

@@ -85,8 +85,15 @@ def interleaved_apart(
     Before each measurement all is quiet for a moment, and it takes a tenth of a second or more.
     The least, not the median: what others do on the machine only ever adds.
     """
+    return {name: min(values) for name, values in all_apart(methods, repetitions).items()}
+
+
+def all_apart(
+    methods: Mapping[str, Callable[[], object]], repetitions: int
+) -> dict[str, list[float]]:
+    """Every time of each method, in seconds, measured as `interleaved_apart` does."""
     measures = {name: partial(_seconds_apart, method) for name, method in methods.items()}
-    return {name: min(values) for name, values in in_turns(measures, repetitions).items()}
+    return in_turns(measures, repetitions)
 
 
 def _seconds(method: Callable[[], object]) -> float:
