@@ -121,3 +121,18 @@ def test_binary_weights_are_certified_too(tmp_path, invoke):
             weight.copy_(quantizer.project(weight))
     save_packed(pack(model, weights), tmp_path / "one.safetensors")
     assert invoke("certify", tmp_path / "one.safetensors")[0] == 0
+
+
+def test_words_of_a_file_do_not_drive_the_terminal(tmp_path, invoke):
+    model = nn.ModuleDict({"\x1b[2J[bold]": nn.Linear(8, 8)})
+    weights = select_weights(model, Binary())
+    with torch.no_grad():
+        for weight, quantizer in weights.items():
+            weight.copy_(quantizer.project(weight))
+    file = tmp_path / "net.safetensors"
+    save_packed(pack(model, weights), file, about={"task": "none\x1b]0;title\x07\ncertified"})
+    status, said, _ = invoke("certify", file)
+    assert status == 0 and "\x1b" not in said and "\x07" not in said
+    assert "\\x1b[2J[bold]" in said and "none\\x1b]0;title\\x07\\ncertified" in said
+    missing = str(tmp_path / "\x1b[2Jnone")
+    assert "\x1b" not in invoke("certify", missing)[2]

@@ -8,9 +8,10 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from binaryrelax import Certificate, certify as certify_file
-from binaryrelax.cli.console import say
+from binaryrelax.cli.console import say, visible
 from binaryrelax.cli.errors import one_line_errors
 from binaryrelax.cli.options import DataOption, DebugOption, DownloadOption
 from binaryrelax.cli.plugins import Plugins
@@ -80,7 +81,7 @@ def _table(certificate: Certificate) -> Table:
         table.add_column(heading, justify="right" if position > 2 else "left", no_wrap=True)
     for layer in certificate.layers:
         table.add_row(
-            layer.name,
+            Text(visible(layer.name)),
             "x".join(str(n) for n in layer.shape),
             _levels(layer.codebook),
             f"{layer.scales:,}",
@@ -105,7 +106,7 @@ def _summary(certificate: Certificate) -> list[str]:
     floats = sum(certificate.float_tensors.values())
     about = ", ".join(f"{key} {value}" for key, value in sorted(certificate.about.items()))
     return [
-        *([f"about     {about}"] if about else []),
+        *([f"about     {visible(about)}"] if about else []),
         f"certified {len(certificate.layers)} layers; no scale has more than {widest} different "
         "weights",
         f"float     {floats:,} values in {len(certificate.float_tensors)} tensors that are not "

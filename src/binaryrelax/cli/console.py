@@ -12,4 +12,9 @@ def say(console: Console, line: str) -> None:
 
 def complain(message: str) -> None:
     """Says in one line what went wrong."""
-    sys.stderr.write(f"binaryrelax: {message}\n")
+    sys.stderr.write(f"binaryrelax: {visible(message)}\n")
+
+
+def visible(text: str) -> str:
+    """Words of a file with control characters escaped, which a terminal would obey."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
