@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: help demo test test-slow test-peers test-gpu check docs bench clean python-is-there
+.PHONY: help demo test test-slow test-peers test-gpu check docs dist bench clean python-is-there
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -36,6 +36,13 @@ docs: $(VENV)/.docs  ## build the site into build/site; it needs no network to r
 	$(BIN)/python tools/check_site.py build/site
 	@echo "open build/site/index.html"
 
+dist: $(VENV)/.dist  ## build sdists and wheels of the three distributions into dist/, and check them
+	rm -rf dist
+	for part in . lab native; do \
+	  PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m build --outdir dist $$part || exit 1; \
+	done
+	$(BIN)/twine check --strict dist/*
+
 bench: $(VENV)/.installed  ## for maintainers: renews benchmarks/results/projection.json; installs torchao
 	$(BIN)/pip install --quiet --no-deps torchao==0.18.0
 	$(BIN)/binaryrelax bench projection --out benchmarks/results/projection.json
@@ -54,6 +61,11 @@ $(VENV)/.peers: $(VENV)/.installed
 
 $(VENV)/.docs: $(VENV)/.installed
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	touch $@
+
+$(VENV)/.dist: constraints.txt | python-is-there
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt build twine
 	touch $@
 
 # The C++ kernels are an extra: without a compiler, or if it fails, everything else still works.

@@ -7,7 +7,8 @@
 #include <system_error>
 #include <thread>
 
-#ifdef __unix__
+#if defined(__unix__) || defined(__APPLE__)
+#define BINARYRELAX_FORKS
 #include <pthread.h>
 #endif
 
@@ -134,7 +135,7 @@ void forget_pool_in_child() { the_pool.store(nullptr); }
 ThreadPool& pool() {
     ThreadPool* current = the_pool.load(std::memory_order_acquire);
     if (current) return *current;
-#ifdef __unix__
+#ifdef BINARYRELAX_FORKS
     static const int registered = pthread_atfork(nullptr, nullptr, forget_pool_in_child);
     static_cast<void>(registered);
 #endif

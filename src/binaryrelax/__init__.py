@@ -55,4 +55,4 @@ from binaryrelax.quantizers import (
     distance as distance,
 )
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
