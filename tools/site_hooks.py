@@ -24,15 +24,18 @@ SECTIONS = {
     "Under the hood": "under-the-hood",
 }
 ORDER = (
-    *("your-network", "paper-row"),
-    *("bit-width", "resume", "distributed", "speed", "trainers", "recalibrate"),
+    *("your-network", "paper-row", "install"),
+    *("bit-width", "resume", "distributed", "speed", "trainers", "watch-training", "recalibrate"),
     *("deploy", "new-quantizer"),
     *("quantizers", "training", "packed", "export", "integrations", "native", "lab"),
     *("command-line", "file-format"),
-    *("checklist", "house", "walks", "maths"),
+    *("does-it-beat-hard-quantization", "paper-tables", "larger-networks", "one-bit-or-ternary"),
+    *("schedule", "last-or-best", "phase-two", "final-strength", "figure-3", "momentum"),
+    *("which-ternary", "float-start"),
+    *("packed-networks", "performance", "training-speed", "projection-speed"),
+    *("checklist", "tables", "recipes", "theory", "reading-the-tables"),
+    *("house", "walks", "maths"),
 )
-LAST = ("recipes", "theory", "performance")  # of Evidence, after its questions
-LOOSE = "evidence"  # where pages at the top of docs/ are shown
 LINK = re.compile(r"(?<!!)\[([^\]\n]+)\]\(([^)\s]+)\)")
 COMMANDS = "<!-- commands -->"
 SERVER = re.compile(r"https://unpkg\.com/[^\"'`\s]+")  # where the theme gets scripts we do not use
@@ -51,8 +54,6 @@ def sections(docs: Path) -> list[dict[str, list[str]]]:
     found = []
     for title, folder in SECTIONS.items():
         pages = [*(docs / folder).glob("*.md")]
-        if folder == LOOSE:
-            pages += [page for page in docs.glob("*.md") if page.stem != "index"]
         if pages:
             names = [page.relative_to(docs).as_posix() for page in sorted(pages, key=_place)]
             found.append({title: names})
@@ -62,9 +63,7 @@ def sections(docs: Path) -> list[dict[str, list[str]]]:
 def _place(page: Path) -> tuple[int, int, str]:
     if page.stem == "index":
         return (0, 0, "")
-    if page.stem in ORDER:
-        return (1, ORDER.index(page.stem), "")
-    return (3, LAST.index(page.stem), "") if page.stem in LAST else (2, 0, page.stem)
+    return (1, ORDER.index(page.stem), "") if page.stem in ORDER else (2, 0, page.stem)
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:

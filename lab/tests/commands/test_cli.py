@@ -53,7 +53,7 @@ MISUSED = {  # arguments that cannot work -> the words that help
     "train demo-binary@x": "no recipe is called 'demo-binary@x'; did you mean demo-binary",
     "train demo-binary --set starts_from=demo-float@3": "starts_from must be a name, without",
     "train demo-float --set lr=1 --set lr=2": "lr is set twice",
-    "bench nothing": "there are step, convolutions, projection, packed, packed_gpu, monitor",
+    "bench nothing": "there are step, convolutions, projection, networks, packed, packed_gpu",
     "bench packed --sweep": "only packed_gpu has other plans",
 }
 REFUSED = {  # what is not there -> the words that help

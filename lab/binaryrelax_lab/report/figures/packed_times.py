@@ -12,6 +12,7 @@ from binaryrelax_lab.report.figures.markdown import (
     table,
     table_of,
 )
+from binaryrelax_lab.report.figures.network_times import beside_int8
 
 PACKED, PACKED_GPU = (f"benchmarks/results/{name}.json" for name in ("packed", "packed_gpu"))
 TORCH = "torch float32"
@@ -24,9 +25,11 @@ def summary(evidence: Evidence) -> str:
     files = [
         f"{sizes[f'{b}, batch normalization folded']:.1f}× smaller" for b in ("1 bit", "2 bits")
     ]
+    int8 = [f"{ratio} (fast)" for ratio in beside_int8(evidence, NETWORK_NAMES["resnet18"])]
     rows = [
         ("file of ResNet-18 (CIFAR), against float32", *files),
         ("ResNet-18, one image, CPU, against torch float32", *_fastest(content["network"])),
+        ("ResNet-18, one image, CPU, against int8 (the better of two engines)", *int8),
         ("4096 × 4096 times a vector, CPU, against torch float32", *_fastest(content["linear"])),
     ]
     if evidence.has(PACKED_GPU):

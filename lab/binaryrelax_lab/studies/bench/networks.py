@@ -73,7 +73,8 @@ def bench_networks(
 
 def measure_file(say: Say, file: Path, batch: int, repetitions: int) -> list[dict[str, Any]]:
     """One record per engine for a packed network and a batch size."""
-    about = certify(file).about
+    certificate = certify(file)
+    about, codebook = certificate.about, certificate.layers[0].codebook
     packed, dataset = load_packed_run(file)
     floats = float_network(packed, about["network"], dataset)
     calibration, images = images_for(about, dataset)
@@ -91,7 +92,7 @@ def measure_file(say: Say, file: Path, batch: int, repetitions: int) -> list[dic
         record = {
             "file": file.name,
             "network": about["network"],
-            "weights": about["quantizer"],
+            "weights": "1 bit" if len(codebook) == 2 else "ternary",
             "batch": batch,
             "engine": name,
             "seconds": min(times),
@@ -121,7 +122,8 @@ def float_network(packed: nn.Module, network: str, dataset: str) -> nn.Module:
         for name, layer in packed.named_modules()
         if isinstance(layer, PackedLayer)
     }
-    model.load_state_dict({k: weights.get(k, packed.state_dict().get(k)) for k in model.state_dict()})
+    state = {**packed.state_dict(), **weights}
+    model.load_state_dict({name: state[name] for name in model.state_dict()})
     return model.eval()
 
 

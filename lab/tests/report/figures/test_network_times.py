@@ -11,6 +11,7 @@ from binaryrelax_lab.report.figures.network_times import (
     TORCH,
     all_engines,
     behind,
+    beside_int8,
     summary,
 )
 
@@ -24,7 +25,7 @@ def evidence(tmp_path):
         {
             "file": "net.safetensors",
             "network": "resnet20",
-            "weights": "Ternary()",
+            "weights": "ternary",
             "batch": batch,
             "engine": engine,
             "seconds": batch * seconds,
@@ -57,11 +58,13 @@ def test_summary_has_a_row_for_each_network_and_one_image_only(evidence):
 
 def test_page_has_a_table_for_each_batch_and_says_that_the_machine_was_shared(evidence):
     text = all_engines(evidence)
-    assert text.count("| --- |") == 2
-    assert "| packed, exact | 3.00 ms (1.3×, 1e-07) |" in text
-    assert "| packed, exact | 48.00 ms (1.3×, 1e-07) |" in text
+    assert "| one image, ms (× torch) | ResNet-20, ternary | error |" in text
+    assert "| 16 images, ms (× torch) | ResNet-20, ternary | error |" in text
+    assert "| packed, exact | 3.00 (1.3×) | 1e-07 |" in text
+    assert "| packed, exact | 48.00 (1.3×) | 1e-07 |" in text
     assert "OpenVINO 2026.4; the least of 15" in text and "Others used the machine" in text
 
 
 def test_how_far_behind_int8_we_are_is_said_for_one_image(evidence):
     assert behind(evidence) == "4.0× (ResNet-20, ternary)"
+    assert beside_int8(evidence, "ResNet-20") == ["-", "0.2×"]
