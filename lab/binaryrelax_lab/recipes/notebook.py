@@ -2,8 +2,8 @@
 
 Asked because with the paper's numbers all quantized networks of VGG-11 come out below its Table 1
 (docs/evidence/momentum.md): first the momentum alone, 0.9 instead of 0.95, then the rest of its
-schedule; not its biases in convolutions nor its initialisation. Momentum alone is asked of the
-demo's network too: eight seeds cost minutes there.
+schedule. Not taken over: biases in convolutions, the initialisation and the scaling of images.
+Momentum alone is asked of the demo's network too: eight seeds cost minutes there.
 """
 
 from collections.abc import Iterable

@@ -121,7 +121,8 @@ def test_tables_alone_as_markdown(tmp_path):
     assert "| **ResNet-20** | paper | 92.68 | 87.44 | 87.82 | 88.65 | 90.07 |" in lines
     bold = "| 87.10 ± 0.10 | **88.10 ± 0.10** | **90.60 ± 0.10** | 90.10 ± 0.10 |"
     assert f"|  | last epoch | 92.10 ± 0.10 {bold}" in lines
-    assert "binaryrelax train DATASET-NETWORK-METHOD --seed N" in lines[-1]
+    assert "binaryrelax train DATASET-NETWORK-METHOD --seed N" in lines[-2]
+    assert "binaryrelax report FOLDER --out FILE.md" in lines[-1]
     against = next(line for line in lines if line.startswith("Cells of BinaryRelax"))
     assert "have been run: 2. Above the paper's figure by the best of Phase II: 2." in against
 
@@ -138,7 +139,7 @@ def test_markdown_tells_of_machines_whose_bits_do_not_repeat(
     result["environment"] = {**made, "device": device, "deterministic": deterministic}
     write_result(tmp_path, result)
     write_report(tmp_path, tmp_path / "tables.md")
-    note = "Made on a GPU in bf16 with torch 2.99, not with the same order of additions each time"
+    note = "Made on a GPU in bf16 with torch 2.99. The order of additions is not fixed"
     assert (note in (tmp_path / "tables.md").read_text()) is is_told
 
 
@@ -146,7 +147,7 @@ def test_markdown_says_that_held_out_images_are_no_test_images(tmp_path):
     write_result(tmp_path, made_up_result(tried("binary", {})))
     write_report(tmp_path, tmp_path / "tables.md")
     text = (tmp_path / "tables.md").read_text()
-    assert "held_out are judged by training images that were held out, not by the test" in text
+    assert "Those with held_out are judged by held-out training images." in text
     assert "held\\_out=5000@100" in text
 
 

@@ -7,7 +7,7 @@ from binaryrelax_lab.recipes.methods import PAPER_METHODS
 from binaryrelax_lab.recipes.notebook import vgg11_momentum, vgg11_notebook_row
 from binaryrelax_lab.report import network_tables
 from binaryrelax_lab.report.figures.evidence import Evidence, difference
-from binaryrelax_lab.report.figures.markdown import spread_text, table
+from binaryrelax_lab.report.figures.markdown import bullets, spread_text, table
 from binaryrelax_lab.report.figures.schedules import ALL_ROWS, network_words
 from binaryrelax_lab.results.grids import paper_grids
 from binaryrelax_lab.results.statistics import Figure, best, last
@@ -41,8 +41,8 @@ def table_one_in_short(evidence: Evidence) -> str:
     """How many cells reach the paper's, and what the notebook's momentum makes of VGG-11."""
     gaps = [f"{METHOD_NAMES[r.method]} {_gap(evidence, r, best)}" for r in vgg11_momentum()[1:]]
     grids = zip(("Table 1", "Table 2"), paper_grids(evidence.runs), strict=False)
-    reached = "<br>".join(f"{n}: {network_tables.against_the_paper(grid)}" for n, grid in grids)
-    return f"{reached}<br>VGG-11 with momentum 0.9 − paper: {', '.join(gaps)}"
+    reached = [f"{name}: {network_tables.against_the_paper(grid)}" for name, grid in grids]
+    return bullets([*reached, f"VGG-11 with momentum 0.9 − paper: {', '.join(gaps)}"])
 
 
 def _rows(evidence: Evidence) -> dict[str, dict[str, Recipe]]:

@@ -19,8 +19,9 @@ from binaryrelax_lab.recipes.notebook import demo_momentum, vgg11_momentum
 from binaryrelax_lab.report.drawing import COLOURS, GRID, INK, QUIET, label, panels
 from binaryrelax_lab.report.figures.evidence import Evidence, Pair
 from binaryrelax_lab.report.figures.markdown import (
+    bullets,
+    chance_text,
     mean_text,
-    range_text,
     table,
     table_of_gains,
 )
@@ -38,6 +39,7 @@ from binaryrelax_lab.report.figures.schedules import (
     network_words,
     networks_under,
 )
+from binaryrelax_lab.results import RunResult
 from binaryrelax_lab.results.statistics import (
     Figure,
     best,
@@ -49,7 +51,11 @@ from binaryrelax_lab.results.statistics import (
 )
 
 Pairs = dict[str, Pair]  # by what is compared
-TRIES = "ResNet-20, annealed, 100 epochs, held-out images"
+LENGTH = "100 epochs, held-out images"  # of a try
+TRIES = f"ResNet-20, {ANNEALED}, {LENGTH}"
+TRIES_BY_MOMENTUM = f"ResNet-20, cosine to zero, {LENGTH}"
+APART = " †"  # marks two runs of a seed that do not start alike
+APART_NOTE = "† The two start from different trainings of the float network."
 FIGURES: dict[str, Figure] = {
     "last epoch": last,
     "last epoch, recalibrated": last_recalibrated,
@@ -63,7 +69,7 @@ DOTS: dict[str, tuple[Figure, str, bool]] = {  # in pictures: a marker, whether 
 }
 PLACES = (-0.3, 0.0, 0.3)  # of the figures of a run within a row of a picture
 WIDTH = 0.2  # that the seeds of one are spread over
-LETTERS = 40  # of a line beside a row
+LETTERS = 48  # of a line beside a row
 
 
 @dataclass(frozen=True)
@@ -90,17 +96,12 @@ class Question:
         rows: list[list[str | list[float]]] = []
         for words, pair in self.answers(evidence).items():
             gains = [evidence.differences(pair, figure) for figure in FIGURES.values()]
-            rows.append([words, *gains])
+            rows.append([words + (APART if start_apart(evidence, pair) else ""), *gains])
+        if not rows:
+            return "Not run yet."
         headings = [f"{self.first or self.ours} − {self.theirs}", *FIGURES]
-        return table_of_gains(headings, rows) if rows else "Not run yet."
-
-    def in_short(self, evidence: Evidence) -> str:
-        """The mean gain by the last epoch of each pair."""
-        gains = {
-            words.replace(TRIES.removeprefix("ResNet-20"), ""): evidence.differences(pair, last)
-            for words, pair in self.answers(evidence).items()
-        }
-        return "<br>".join(f"{words}: {mean_and_seeds(values)}" for words, values in gains.items())
+        shown = table_of_gains(headings, rows)
+        return f"{shown}\n\n{APART_NOTE}" if APART in shown else shown
 
     def picture(self, evidence: Evidence) -> Drawing:
         """A row for each pair, a dot for each seed."""
@@ -128,9 +129,11 @@ class Question:
         return drawing
 
 
-def mean_and_seeds(gains: Sequence[float]) -> str:
-    """The mean of gains, and of how many seeds."""
-    return f"{mean_text(gains)} ({counted(len(gains), 'seed')})" if gains else "not run"
+def start_apart(evidence: Evidence, pair: Pair) -> bool:
+    """Whether some seed of two recipes starts from two trainings of the float network."""
+    ours, theirs = ({run.seed: run.start for run in evidence.runs_of(name)} for name in pair)
+    both = [(start, theirs.get(seed)) for seed, start in ours.items()]
+    return any(one and other and one.digest != other.digest for one, other in both)
 
 
 def _style(colour: str, marker: str, is_filled: bool) -> dict[str, Any]:
@@ -221,7 +224,7 @@ def _momentum_pairs() -> Pairs:
         for recipe in row
         if recipe.quantizer
     }
-    return pairs | _pairs_of_tries({}, search.PAPER_MOMENTUM)
+    return pairs | _pairs_of_tries({}, search.PAPER_MOMENTUM, TRIES_BY_MOMENTUM)
 
 
 def _tuned_pairs() -> Pairs:
@@ -229,10 +232,10 @@ def _tuned_pairs() -> Pairs:
     return {f"ResNet-20, {bits}": (name + TUNED, name + PLUS) for bits, name in names.items()}
 
 
-def _pairs_of_tries(ours: search.Change, theirs: search.Change) -> Pairs:
+def _pairs_of_tries(ours: search.Change, theirs: search.Change, words: str = TRIES) -> Pairs:
     """Two changes against each other among the tries of the search."""
     return {
-        f"{TRIES}, {bits}, decay {shown}": (
+        f"{words}, {bits}, decay {shown}": (
             search.tried(method, decay | ours).name,
             search.tried(method, decay | theirs).name,
         )
@@ -244,7 +247,7 @@ def _pairs_of_tries(ours: search.Change, theirs: search.Change) -> Pairs:
 
 QUESTIONS = {  # by the name of their table and their picture
     "gains": Question(_rival_pairs, "BinaryRelax", "BinaryConnect"),
-    "annealed": Question(_annealed_pairs, "annealed", "the paper's schedule"),
+    "annealed": Question(_annealed_pairs, ANNEALED, "the paper's schedule"),
     "exact": Question(_exact_pairs, "exact", "TWN's threshold", first="exact projection"),
     "start": Question(_start_pairs, "from the float network", "from random weights"),
     "momentum": Question(_momentum_pairs, "momentum 0.9", "momentum 0.95"),
@@ -266,8 +269,11 @@ def gains_in_short(evidence: Evidence) -> str:
                 figures = last, mean_of_phase_two, best
                 means = [mean_text(evidence.mean_gains(mine, figure)) for figure in figures]
                 words = "last {}, mean of Phase II {}, best {}".format(*means)
-                shown.append(f"{group}, {bits}: {words} ({counted(len(mine), 'comparison')})")
-    return "<br>".join(shown)
+                about = counted(len(mine), "comparison")
+                if any(start_apart(evidence, pair) for pair in mine):
+                    about += ", not from the same float network"
+                shown.append(f"{group}, {bits}: {words} ({about})")
+    return bullets(shown)
 
 
 def gains_by_sign(evidence: Evidence) -> str:
@@ -277,7 +283,7 @@ def gains_by_sign(evidence: Evidence) -> str:
     """
     pairs = _with_runs(evidence, rival_groups()[SCHEDULES[""]]).values()
     rows = []
-    for words, figure in FIGURES.items():
+    for words, figure in (FIGURES | {"best of all epochs, projected": best_of_all}).items():
         gains: dict[str, list[float]] = {}
         for pair in pairs:
             recipe = find_recipe(pair[0])
@@ -285,50 +291,27 @@ def gains_by_sign(evidence: Evidence) -> str:
         single = [gain for mine in gains.values() for gain in mine]
         whole = [sum(mine) for mine in gains.values() if len(mine) == len(BITS)]
         rows.append((words, *_wins(single), f"{min(single):+.2f}".replace("-", "−"), *_wins(whole)))
-    headings = ("figure", "comparisons won", "p", "least gain", "networks won, both widths", "p")
+    headings = ("figure", "comparisons won", "p", "least gain", "networks won, widths added", "p")
     return table(headings, rows)
+
+
+def best_of_all(run: RunResult) -> float:
+    """The best accuracy of quantized weights, in Phase I of projected ones.
+
+    Hard networks are quantized from the first step, and may have their best epoch before Phase II.
+    """
+    return max(run.quantized_accuracies)
 
 
 def _wins(gains: Sequence[float]) -> tuple[str, str]:
     ahead = sum(gain > 0 for gain in gains)
-    return f"{ahead} of {len(gains)}", f"{sign_chance(ahead, len(gains)):.2f}"
-
-
-def annealed_in_short(evidence: Evidence) -> str:
-    """The ranges of mean gains of quantized networks, by the last epoch and by the best."""
-    pairs_of: dict[str, list[Pair]] = {}
-    for pair in QUESTIONS["annealed"].answers(evidence).values():
-        recipe = find_recipe(pair[0])
-        if recipe.quantizer:
-            pairs_of.setdefault(network_words(recipe), []).append(pair)
-    shown = []
-    for network, pairs in pairs_of.items():
-        figures = last, mean_of_phase_two, best
-        ranges = [range_text(evidence.mean_gains(pairs, figure)) for figure in figures]
-        words = "last {}, mean of Phase II {}, best {}".format(*ranges)
-        shown.append(f"{network}: {words}")
-    return "<br>".join(shown)
-
-
-def one_bit_in_short(evidence: Evidence) -> str:
-    """By the last epoch and by the best, network by network."""
-    shown = []
-    for words, pair in _with_runs(evidence, _one_bit_pairs(SCHEDULES)).items():
-        lasts, bests = (evidence.differences(pair, figure) for figure in (last, best))
-        seeds = counted(len(lasts), "seed")
-        shown.append(f"{words}: last {mean_text(lasts)}, best {mean_text(bests)} ({seeds})")
-    return "<br>".join(shown)
+    return f"{ahead} of {len(gains)}", chance_text(sign_chance(ahead, len(gains)))
 
 
 SECTIONS = {
     **{f"evidence-{name}": question.table for name, question in QUESTIONS.items()},
     "evidence-gains-in-short": gains_in_short,
     "evidence-gains-by-sign": gains_by_sign,
-    "evidence-annealed-in-short": annealed_in_short,
-    "evidence-exact-in-short": QUESTIONS["exact"].in_short,
-    "evidence-start-in-short": QUESTIONS["start"].in_short,
-    "evidence-momentum-in-short": QUESTIONS["momentum"].in_short,
-    "evidence-one-bit-in-short": one_bit_in_short,
     "recipes-tuned-against-plus": Question(_tuned_pairs, "`-tuned`", "`-plus`").table,
 }
 PICTURES = {f"evidence/{name}": question.picture for name, question in QUESTIONS.items()}

@@ -69,8 +69,10 @@ def stale_files(evidence: Evidence, pictures: Mapping[str, Picture]) -> dict[Pat
 
 
 def pages(root: Path) -> list[Path]:
-    """The pages with figures."""
-    return [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
+    """README and the pages of the site."""
+    docs = root / "docs"
+    found = (page for page in docs.rglob("*.md") if not page.is_relative_to(docs / "assets"))
+    return [root / "README.md", *sorted(found)]
 
 
 def picture_file(root: Path, name: str) -> Path:

@@ -9,15 +9,24 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
 from binaryrelax_lab.recipes import METHOD_NAMES, RecipeName, cifar10_resnet20
+from binaryrelax_lab.recipes.cifar import cifar10_resnet32
 from binaryrelax_lab.recipes.methods import PAPER_METHODS
 from binaryrelax_lab.recipes.name import PLUS, TUNED
 from binaryrelax_lab.report.drawing import COLOURS, QUIET, SHADE, label, legend, panels, title
 from binaryrelax_lab.report.figures.evidence import Evidence, difference
-from binaryrelax_lab.report.figures.markdown import range_text, spread_text, table
+from binaryrelax_lab.report.figures.markdown import (
+    NOTHING,
+    bullets,
+    mean_text,
+    range_text,
+    spread_text,
+    table,
+)
 from binaryrelax_lab.report.figures.schedules import (
     RELAXED,
     SCHEDULES,
     names_under,
+    network_words,
     networks_under,
 )
 from binaryrelax_lab.results import RunResult
@@ -80,6 +89,26 @@ def _last_and_best(runs: list[RunResult]) -> tuple[str, ...]:
     )
 
 
+def recovered(evidence: Evidence) -> str:
+    """How much of the way to the best epoch fresh statistics recover, of the seeds that tell."""
+    rows = []
+    for row in (cifar10_resnet20, cifar10_resnet32):
+        cells = [_recovered(evidence.runs_of(row(method).name)) for method in PAPER_METHODS[1:]]
+        rows.append((network_words(row()), *cells))
+    headings = ("recalibrated − last, of best − last", *map(METHOD_NAMES.get, PAPER_METHODS[1:]))
+    return table(map(str, headings), rows)
+
+
+def _recovered(runs: list[RunResult]) -> str:
+    known = [run for run in runs if run.last_recalibrated is not None]
+    if not known:
+        return NOTHING
+    gained, whole = (
+        mean_text(map(figure, known)) for figure in (_hidden_by_statistics, _best_above_last)
+    )
+    return f"{gained} of {whole} ({counted(len(known), 'seed')})"
+
+
 def last_and_best_in_short(evidence: Evidence) -> str:
     """The ranges of mean gaps of quantized networks under each schedule."""
     shown = []
@@ -90,7 +119,7 @@ def last_and_best_in_short(evidence: Evidence) -> str:
         if gaps:
             flattered = f"best − last {range_text(gaps, signed=False)}"
             shown.append(f"{schedule}: {flattered}, recalibrated − last {range_text(hidden)}")
-    return "<br>".join(shown)
+    return bullets(shown)
 
 
 def picture(evidence: Evidence) -> Drawing:
@@ -143,6 +172,7 @@ def shade_phase_two(axes: Axes, run: RunResult) -> None:
 
 SECTIONS = {
     "evidence-last-and-best": last_and_best,
+    "evidence-recovered": recovered,
     "evidence-last-and-best-in-short": last_and_best_in_short,
 }
 PICTURES = {"evidence/last-epochs": picture}

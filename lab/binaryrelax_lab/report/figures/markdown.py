@@ -14,6 +14,11 @@ NOTHING = "-"
 NOT_MEASURED = "Not measured yet."
 
 
+def bullets(lines: Iterable[str]) -> str:
+    """A Markdown list."""
+    return "\n".join(f"* {line}" for line in lines)
+
+
 def table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     """A Markdown table."""
     headings = list(headings)
@@ -87,6 +92,11 @@ def range_text(values: Sequence[float], *, signed: bool = True) -> str:
         return NOTHING
     least, most = (spread_text([end], signed=signed) for end in (min(values), max(values)))
     return least if least == most else f"{least} to {most}"
+
+
+def chance_text(chance: float) -> str:
+    """A p with three digits."""
+    return f"{chance:.3f}" if chance >= 0.001 else "< 0.001"
 
 
 def percent(share: float, digits: int = 1) -> str:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import permutations
+from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
+from scipy.stats import rankdata
 
 from binaryrelax_lab.recipes import Recipe
 from binaryrelax_lab.report.figures.evidence import Evidence, difference
-from binaryrelax_lab.report.figures.markdown import mean_text, table
+from binaryrelax_lab.report.figures.markdown import chance_text, mean_text, table
 from binaryrelax_lab.report.figures.schedules import ALL_ROWS, BITS, network_words
 from binaryrelax_lab.results.statistics import Figure, best, last, mean_of_phase_two
 
@@ -41,31 +44,31 @@ def by_size(evidence: Evidence) -> str:
 
 
 def rank_correlations(evidence: Evidence) -> str:
-    """Spearman's correlation of size and gain over the networks of CIFAR-10."""
+    """Spearman's correlation of size and gain over the networks of CIFAR-10, and its p."""
     rows = []
     for bits in BITS:
         found = [one for one in _networks(evidence, bits) if one.dataset == "cifar10"]
         sizes = [one.num_weights for one in found]
         gains = zip(*((one.by_paper, *one.ours) for one in found), strict=True)
-        shown = [f"{rank_correlation(sizes, values):+.1f}".replace("-", "−") for values in gains]
-        rows.append((bits, str(len(found)), *shown))
+        rows.append((bits, str(len(found)), *(_correlation_text(sizes, g) for g in gains)))
     return table(("", "networks", "the paper", *FIGURES), rows)
 
 
-def size_in_short(evidence: Evidence) -> str:
-    """The same in words, by the mean of Phase II."""
-    shown = []
-    for bits in BITS:
-        found = [one for one in _networks(evidence, bits) if one.dataset == "cifar10"]
-        ends = [f"{one.words} {mean_text([one.ours[1]])}" for one in (found[0], found[-1])]
-        shown.append(f"{bits}, mean of Phase II, smallest and largest: {', '.join(ends)}")
-    return "<br>".join(shown)
+def _correlation_text(sizes: Sequence[float], gains: Sequence[float]) -> str:
+    correlation = f"{rank_correlation(sizes, gains):+.1f}".replace("-", "−")
+    return f"{correlation} (p = {chance_text(shuffled_chance(sizes, gains))})"
 
 
 def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float:
-    """Spearman's, of values without ties."""
-    ours, theirs = (np.argsort(np.argsort(values)) for values in (first, second))
+    """Spearman's. Values that look the same with two digits share their rank."""
+    ours, theirs = (rankdata(np.round(values, 2)) for values in (first, second))
     return float(np.corrcoef(ours, theirs)[0, 1])
+
+
+def shuffled_chance(first: Sequence[float], second: Sequence[float]) -> float:
+    """The share of all orders of the second whose correlation is as large, of either sign."""
+    found = abs(rank_correlation(first, second)) - 1e-9
+    return fmean(abs(rank_correlation(first, p)) >= found for p in permutations(second))
 
 
 def _networks(evidence: Evidence, bits: str) -> list[Sized]:
@@ -92,5 +95,4 @@ def _num_weights(evidence: Evidence, recipe: Recipe) -> int:
 SECTIONS = {
     "evidence-by-size": by_size,
     "evidence-rank-correlations": rank_correlations,
-    "evidence-size-in-short": size_in_short,
 }

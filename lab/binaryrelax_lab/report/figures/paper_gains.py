@@ -8,7 +8,7 @@ from statistics import fmean
 
 from binaryrelax_lab.recipes import NETWORK_NAMES, TABLES, Recipe
 from binaryrelax_lab.report.figures.evidence import Evidence
-from binaryrelax_lab.report.figures.markdown import gain_text, mean_text, table
+from binaryrelax_lab.report.figures.markdown import mean_text, table_of_gains
 from binaryrelax_lab.report.figures.paper_cells import DATASETS, TOLERANCES
 from binaryrelax_lab.report.figures.schedules import BITS
 from binaryrelax_lab.results import RunResult
@@ -35,10 +35,12 @@ class Lead:
     Args:
         dataset: which sets the tolerance.
         by: the mean over seeds by each of `FIGURES`.
+        num_seeds: that both have.
     """
 
     dataset: str
     by: Mapping[str, float]
+    num_seeds: int = 1
 
     @property
     def is_behind(self) -> bool:
@@ -64,7 +66,13 @@ class Gain:
     @property
     def lead(self) -> Lead:
         """Ours as means over seeds."""
-        return Lead(self.dataset, {name: fmean(values) for name, values in self.ours.items()})
+        by = {name: fmean(values) for name, values in self.ours.items()}
+        return Lead(self.dataset, by, self.num_seeds)
+
+    @property
+    def num_seeds(self) -> int:
+        """That both recipes have."""
+        return min(map(len, self.ours.values()))
 
 
 def rows_of(dataset: str) -> dict[str, Row]:
@@ -79,7 +87,9 @@ def lead_of(evidence: Evidence, dataset: str, ours: Recipe, theirs: Recipe) -> L
         for name, figure in FIGURES.items()
     }
     known = {name: spread.mean for name, spread in found.items() if spread}
-    return Lead(dataset, known) if len(known) == len(FIGURES) else None
+    if len(known) < len(FIGURES):
+        return None
+    return Lead(dataset, known, min(spread.count for spread in found.values() if spread))
 
 
 def all_gains(evidence: Evidence) -> list[Gain]:
@@ -95,6 +105,16 @@ def all_gains(evidence: Evidence) -> list[Gain]:
                     size = num_quantized_weights(evidence.runs_of(row[relaxed].name))
                     found.append(Gain(dataset, network, bits, size, paper, ours))
     return found
+
+
+def not_run_yet(evidence: Evidence) -> str:
+    """The networks of each table that lack a comparison."""
+    known = {(gain.dataset, gain.network) for gain in all_gains(evidence)}
+    shown = []
+    for dataset, title in DATASETS.items():
+        names = [NETWORK_NAMES[n] for n in rows_of(dataset) if (dataset, n) not in known]
+        shown += [f"{title}: {', '.join(names)}"] if names else []
+    return "; ".join(shown) or "none"
 
 
 def num_gains_of_the_paper() -> int:
@@ -120,13 +140,13 @@ def num_ahead_of(leads: Sequence[Lead]) -> Callable[[str], int]:
 
 def gains_table(evidence: Evidence) -> str:
     """A row for each comparison: the paper's gain and ours by three figures."""
-    rows = []
+    rows: list[list[str | Sequence[float]]] = []
     for gain in all_gains(evidence):
         words = f"{DATASETS[gain.dataset]}, {NETWORK_NAMES[gain.network]}, {gain.bits}"
-        ours = [gain_text(gain.ours[name]) for name in FIGURES]
-        rows.append((words, f"{gain.size / 1e6:.2f}", mean_text([gain.paper]), *ours))
+        ours = [gain.ours[name] for name in FIGURES]
+        rows.append([words, f"{gain.size / 1e6:.2f}", mean_text([gain.paper]), *ours])
     headings = ("BinaryRelax − its baseline", "million weights", "paper")
-    return table((*headings, *FIGURES), rows)
+    return table_of_gains((*headings, *FIGURES), rows)
 
 
-SECTIONS = {"checklist-gains": gains_table}
+SECTIONS = {"checklist-gains": gains_table, "checklist-not-run": not_run_yet}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from statistics import fmean, median, stdev
 
 from binaryrelax_lab.recipes import NETWORK_NAMES, Recipe, RecipeName, find_recipe
@@ -19,7 +18,6 @@ from binaryrelax_lab.report.figures.markdown import mean_text, percent, range_te
 from binaryrelax_lab.report.figures.paper_cells import DATASETS, NOT_RUN, TOLERANCES
 from binaryrelax_lab.report.figures.paper_gains import (
     FIGURES,
-    Gain,
     Lead,
     all_gains,
     counted_by,
@@ -29,8 +27,12 @@ from binaryrelax_lab.report.figures.paper_gains import (
     num_quantized_weights,
     rows_of,
 )
+from binaryrelax_lab.report.figures.phase_one_decay import NUM_MEANT
 from binaryrelax_lab.report.figures.schedules import BITS, DEMO, final_strength
+from binaryrelax_lab.report.figures.way_into_q import FILE as SLIDING_WEIGHTS
 from binaryrelax_lab.results import RunResult
+from binaryrelax_lab.results.statistics import FEWEST_SEEDS, counted
+from binaryrelax_lab.results.weight_paths import WeightPaths
 
 CONFIRMED, CONTRADICTED, UNDECIDED = "confirmed", "contradicted", "undecided"
 NOT_TESTABLE = "not testable here"
@@ -38,7 +40,7 @@ STATUSES = (CONFIRMED, CONTRADICTED, UNDECIDED, NOT_TESTABLE, NOT_RUN)
 CIFAR = ("cifar10", "cifar100")
 WIDE = ("resnet18", "resnet34")  # "the large nets" of section 3.2
 CURVES = ("vgg16", "resnet34")  # of Figure 3
-LATE = 20  # epochs of the mean before and after, and of the swing at the end
+LATE = 20  # epochs of the swing at the end
 SECOND_RATE = (120, 220)  # the epochs of the second learning rate
 SIMILAR_COST = 0.1  # of the time of the baseline
 LIMITED = 0.5  # points that Phase II may gain and still be called "very limited"
@@ -62,7 +64,33 @@ def verdict_of_leads(leads: Sequence[Lead], missing: str = "") -> Verdict:
         status = CONFIRMED
     else:
         status = CONTRADICTED if any(lead.is_behind for lead in leads) else UNDECIDED
-    return Verdict(status, f"Ahead {counted_by(num_ahead, len(leads))}.{missing}")
+    seeds = seed_note([lead.num_seeds for lead in leads])
+    return Verdict(status, f"Ahead {counted_by(num_ahead, len(leads))}. {seeds}{missing}")
+
+
+def seed_note(counts: Sequence[int]) -> str:
+    """How many of these have seeds enough for a test."""
+    enough = sum(count >= FEWEST_SEEDS for count in counts)
+    return f"{enough} of {len(counts)} with {FEWEST_SEEDS} seeds or more."
+
+
+def shares_its_start(evidence: Evidence) -> Verdict:
+    """Whether both runs of a seed start from the same file, by its digest."""
+    same = []
+    for dataset in DATASETS:
+        for row in rows_of(dataset).values():
+            for names in BITS.values():
+                theirs, ours = (
+                    {run.seed: run.start for run in evidence.runs_of(row[name].name)}
+                    for name in names
+                )
+                starts = [(ours[seed], theirs[seed]) for seed in ours if seed in theirs]
+                same += [bool(a and b and a.digest == b.digest) for a, b in starts]
+    if not same:
+        return Verdict(NOT_RUN, "")
+    status = CONFIRMED if all(same) else CONTRADICTED
+    count = counted(len(same), "pair")
+    return Verdict(status, f"{sum(same)} of {count} of runs start from the same file, by digest.")
 
 
 def beats_its_baseline(evidence: Evidence) -> Verdict:
@@ -103,7 +131,11 @@ def one_bit_beats_ternary(evidence: Evidence) -> Verdict:
 
 def wide_networks_are_the_most_accurate(evidence: Evidence) -> Verdict:
     """The wide ResNets against every other network of their table, method by method."""
-    return verdict_of_leads(_accuracies_of_wide(evidence, others=None))
+    names = [
+        NETWORK_NAMES[n] for n in WIDE if not evidence.runs_of(rows_of("cifar10")[n]["twn"].name)
+    ]
+    missing = f" {' and '.join(names)}: {NOT_RUN}." if names else ""
+    return verdict_of_leads(_accuracies_of_wide(evidence, others=None), missing)
 
 
 def size_explains_accuracy(evidence: Evidence) -> Verdict:
@@ -116,7 +148,7 @@ def size_explains_accuracy(evidence: Evidence) -> Verdict:
     count = num_ahead_of(leads)("mean of Phase II")
     why = (
         f"VGG-16 has {sizes[0]} million weights in its convolutions and ResNet-18 {sizes[1]}. "
-        f"ResNet-18 is more accurate in {count} of {len(leads)} columns."
+        f"ResNet-18 is more accurate in {count} of {len(leads)} columns, with one seed."
     )
     return Verdict(UNDECIDED, why)
 
@@ -131,49 +163,6 @@ def _accuracies_of_wide(evidence: Evidence, others: Sequence[str] | None) -> lis
                 pairs = ((rows[wide][m], rows[network][m]) for m in PAPER_METHODS)
                 leads += [lead_of(evidence, dataset, *pair) for pair in pairs]
     return [lead for lead in leads if lead]
-
-
-def larger_gain_on_wide_networks(evidence: Evidence) -> Verdict:
-    """The gain on a wide ResNet against that on every other network of the table."""
-    pairs = _pairs_of_gains(evidence)
-    kept = [(w, o) for w, o in pairs if w.network in WIDE and o.network not in WIDE]
-    return _verdict_of_pairs(kept, "wide")
-
-
-def larger_gain_on_larger_networks(evidence: Evidence) -> Verdict:
-    """The same of every pair of networks, by the number of weights."""
-    pairs = _pairs_of_gains(evidence)
-    return _verdict_of_pairs([(a, b) for a, b in pairs if a.size > b.size], "larger")
-
-
-def _pairs_of_gains(evidence: Evidence) -> list[tuple[Gain, Gain]]:
-    """Gains of two networks in the same table and at the same width, in both orders."""
-    gains = all_gains(evidence)
-    alike = [
-        (one, other)
-        for one, other in combinations(gains, 2)
-        if (one.dataset, one.bits) == (other.dataset, other.bits)
-    ]
-    return alike + [(other, one) for one, other in alike]
-
-
-def _verdict_of_pairs(found: Sequence[tuple[Gain, Gain]], kind: str) -> Verdict:
-    """Confirmed if all pairs are in order by each figure, contradicted if at most half are."""
-    if not found:
-        return Verdict(NOT_RUN, "")
-
-    def in_order(name: str) -> int:
-        return sum(large.lead.by[name] > small.lead.by[name] for large, small in found)
-
-    counts = [in_order(name) for name in FIGURES]
-    status = UNDECIDED
-    if min(counts) == len(found):
-        status = CONFIRMED
-    elif max(counts) <= len(found) / 2:
-        status = CONTRADICTED
-    papers = sum(large.paper > small.paper for large, small in found)
-    why = f"The {kind} network has the larger gain {counted_by(in_order, len(found))}"
-    return Verdict(status, f"{why}; in the paper's own figures {papers} of {len(found)}.")
 
 
 def ends_between_100_and_200(_: Evidence) -> Verdict:
@@ -210,7 +199,9 @@ def passes_smoothly(evidence: Evidence) -> Verdict:
     if not parts:
         return Verdict(NOT_RUN, "")
     status = statuses[0] if len(set(statuses)) == 1 else UNDECIDED
-    return Verdict(status, f"{'. '.join(parts)}.")
+    counts = [len(evidence.runs_of(row[m].name)) for d in CIFAR for row in rows_of(d).values()
+              for m in ("binary", "ternary")]  # fmt: skip
+    return Verdict(status, f"{'. '.join(parts)}. {seed_note([n for n in counts if n])}")
 
 
 def _changes(evidence: Evidence, recipe: Recipe) -> tuple[float, float] | None:
@@ -239,8 +230,9 @@ def small_strength_makes_a_drop(evidence: Evidence) -> Verdict:
             drops.append(small < usual - 1)
             words = [f"{mean_text([c])} at λ = {final_strength(r)}" for c, r in
                      zip((small, usual), both, strict=True)]  # fmt: skip
+            seeds = counted(len(evidence.runs_of(both[0].name)), "seed")
             network = NETWORK_NAMES[both[0].network]
-            parts.append(f"{network}, {bits}: {words[0]}, {words[1]}")
+            parts.append(f"{network}, {bits}: {words[0]}, {words[1]} ({seeds})")
     if not drops:
         return Verdict(NOT_RUN, "")
     status = CONFIRMED if all(drops) else CONTRADICTED if not any(drops) else UNDECIDED
@@ -256,8 +248,10 @@ def decays_in_phase_one(evidence: Evidence) -> Verdict:
     has_fallen = [fall < -TOLERANCES["cifar100"] for fall in known.values()]
     status = CONFIRMED if all(has_fallen) else UNDECIDED if any(has_fallen) else CONTRADICTED
     first, end = SECOND_RATE
-    when = f"From epochs {first + 1} to {first + LATE} to epochs {end - LATE + 1} to {end}"
-    return Verdict(status, f"{when}, in points: {_falls_in_words(known)}.")
+    when = (
+        f"From epochs {first + 1} to {first + NUM_MEANT} to epochs {end - NUM_MEANT + 1} to {end}"
+    )
+    return Verdict(status, f"{when}, in points: {_falls_in_words(known)}. One seed each.")
 
 
 def decays_because_of_the_strength(evidence: Evidence) -> Verdict:
@@ -270,16 +264,18 @@ def decays_because_of_the_strength(evidence: Evidence) -> Verdict:
     as_much = [base <= fall for fall, base in known.values()]
     status = CONFIRMED if all(keeps) else CONTRADICTED if all(as_much) else UNDECIDED
     others = {m: f for m in ("float", "bwn", "twn") if (f := _fall(evidence, m)) is not None}
-    return Verdict(status, f"Without a λ that grows, in points: {_falls_in_words(others)}.")
+    fallen = _falls_in_words(others)
+    return Verdict(status, f"Without a λ that grows, in points: {fallen}. One seed each.")
 
 
 def _fall(evidence: Evidence, method: str) -> float | None:
-    """The change over the epochs of the second learning rate, between means of `LATE` epochs."""
+    """The change over the epochs of the second learning rate, between means of ten epochs."""
     runs = evidence.runs_of(rows_of("cifar100")["vgg16"][method].name)
     first, end = SECOND_RATE
 
     def change(run: RunResult) -> float:
-        return fmean(run.accuracies[end - LATE : end]) - fmean(run.accuracies[first:][:LATE])
+        before, after = run.accuracies[first:][:NUM_MEANT], run.accuracies[:end][-NUM_MEANT:]
+        return fmean(after) - fmean(before)
 
     return fmean(map(change, runs)) if runs else None
 
@@ -317,15 +313,48 @@ def ends_in_q(evidence: Evidence) -> Verdict:
     return Verdict(status, f"{sum(known)} of {len(known)} quantized runs end in Q.")
 
 
+def saves_memory(evidence: Evidence) -> Verdict:
+    """How much smaller the quantized layers of the tables' networks are, and whole networks."""
+    parts, is_so = [], []
+    for (bits, (_, method)), claimed in zip(BITS.items(), (32, 16), strict=True):
+        runs = [run for d in CIFAR for row in rows_of(d).values()
+                for run in evidence.runs_of(row[method].name)]  # fmt: skip
+        sizes = [run.weights.size for run in runs if run.weights and run.weights.size]
+        if not sizes:
+            continue
+        layers = [size.layers_bytes_float / size.layers_bytes for size in sizes]
+        whole = [size.network_bytes_float / size.network_bytes for size in sizes]
+        is_so += [claimed * 0.99 <= saving <= claimed for saving in layers]
+        shown = [range_text(savings, signed=False) for savings in (layers, whole)]
+        parts.append(f"{bits} {shown[0]}, whole networks with their float layers {shown[1]}")
+    if not parts:
+        return Verdict(NOT_RUN, "")
+    status = CONFIRMED if all(is_so) else CONTRADICTED
+    return Verdict(status, f"Times smaller: {'; '.join(parts)}.")
+
+
+def drives_to_q(evidence: Evidence) -> Verdict:
+    """How far x is from Q in Phase I, in the layer whose weights are shown on their way."""
+    [record] = evidence.read(SLIDING_WEIGHTS, "records")
+    paths = WeightPaths.from_json(record)
+    first, last = (paths.phase_one[place].distance for place in (0, -1))
+    status = CONFIRMED if last < first / 10 else UNDECIDED
+    why = (
+        f"The distance of x to Q falls from {percent(first)} to {percent(last)} of the length of x"
+    )
+    return Verdict(status, f"{why}, in one layer of the demo, with one seed.")
+
+
 def phase_two_gains_little(evidence: Evidence) -> Verdict:
     """The best of Phase II against the best of Phase I at x."""
-    gains = []
+    gains, seeds = [], []
     for dataset in CIFAR:
         for row in rows_of(dataset).values():
             for _, method in BITS.values():
                 runs = evidence.runs_of(row[method].name)
                 at = row[method].phase_two_epoch
                 if runs:
+                    seeds.append(len(runs))
                     gains.append(
                         fmean(max(run.accuracies[at:]) - max(run.accuracies[:at]) for run in runs)
                     )
@@ -334,25 +363,29 @@ def phase_two_gains_little(evidence: Evidence) -> Verdict:
     small = [gain <= LIMITED for gain in gains]
     status = CONFIRMED if all(small) else CONTRADICTED if not any(small) else UNDECIDED
     count = f"{sum(small)} of {len(gains)} networks gain at most {LIMITED}"
-    return Verdict(status, f"Best of II − best of I: {range_text(gains)} points; {count}.")
+    why = f"Best of II − best of I: {range_text(gains)} points; {count}. {seed_note(seeds)}"
+    return Verdict(status, why)
 
 
 def settles_at_a_small_rate(evidence: Evidence) -> Verdict:
     """How much the accuracy of BinaryConnect still swings in the last epochs."""
-    swings = []
+    swings, seeds = [], []
     for dataset in CIFAR:
         for row in rows_of(dataset).values():
             for baseline, _ in BITS.values():
                 runs = evidence.runs_of(row[baseline].name)
                 calm = TOLERANCES[dataset]
-                swings += [(fmean(stdev(r.accuracies[-LATE:]) for r in runs), calm)] if runs else []
+                if runs:
+                    seeds.append(len(runs))
+                    swings.append((fmean(stdev(r.accuracies[-LATE:]) for r in runs), calm))
     if not swings:
         return Verdict(NOT_RUN, "")
     is_calm = [swing <= calm for swing, calm in swings]
     status = CONFIRMED if all(is_calm) else CONTRADICTED if not any(is_calm) else UNDECIDED
     shown = range_text([swing for swing, _ in swings], signed=False)
     why = f"The accuracy of the last {LATE} epochs deviates by {shown} points"
-    return Verdict(status, f"{why}; {sum(is_calm)} of {len(swings)} within the tolerance.")
+    count = f"{sum(is_calm)} of {len(swings)} within the tolerance"
+    return Verdict(status, f"{why}; {count}. {seed_note(seeds)}")
 
 
 def skips_local_minima(evidence: Evidence) -> Verdict:

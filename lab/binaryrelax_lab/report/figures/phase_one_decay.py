@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
 from binaryrelax_lab.recipes import METHOD_NAMES, Steps
-from binaryrelax_lab.recipes.cifar import cifar10_vgg16, cifar100_resnet18, cifar100_vgg16
+from binaryrelax_lab.recipes.cifar import cifar100_resnet18, cifar100_vgg16
 from binaryrelax_lab.report.drawing import COLOURS, QUIET, label, legend, panels, title
 from binaryrelax_lab.report.figures.evidence import Evidence
 from binaryrelax_lab.report.figures.last_epochs import shade_phase_two
@@ -67,23 +67,6 @@ def _decays_of(evidence: Evidence, name: str) -> list[float]:
     return [decay(run) for run in evidence.runs_of(name)]
 
 
-def decays_in_short(evidence: Evidence) -> str:
-    """VGG-16, of which the paper makes the remark."""
-    shown = []
-    for row in (cifar10_vgg16, cifar100_vgg16):
-        for bits, (baseline, relaxed) in BITS.items():
-            names = (
-                ("float", row().name),
-                ("hard", row(baseline).name),
-                ("relaxed", row(relaxed).name),
-            )
-            found = {words: _decays_of(evidence, name) for words, name in names}
-            if all(found.values()):
-                parts = [f"{w} {spread_text(v, signed=True)}" for w, v in found.items()]
-                shown.append(f"{network_words(row())}, {bits}, points lost: {', '.join(parts)}")
-    return "<br>".join(shown)
-
-
 def picture(evidence: Evidence) -> Drawing:
     """Accuracy on CIFAR-100 over the epochs, as in the paper's Figure 3."""
     drawing, axes = panels(len(SHOWN), len(BITS), size=(13, 9), sharex=True)
@@ -119,5 +102,5 @@ def _mark_drops(axes: Axes, schedule: object) -> None:
         axes.axvline(epoch, color=QUIET, lw=1, ls=":")
 
 
-SECTIONS = {"evidence-decays": decays, "evidence-decays-in-short": decays_in_short}
+SECTIONS = {"evidence-decays": decays}
 PICTURES = {"figure3": picture}

@@ -20,10 +20,10 @@ from binaryrelax_lab.recipes.search import (
     tried,
 )
 from binaryrelax_lab.report.drawing import COLOURS, label, legend, panels, title
-from binaryrelax_lab.report.figures.comparisons import mean_and_seeds
 from binaryrelax_lab.report.figures.evidence import Evidence, grouped
 from binaryrelax_lab.report.figures.last_epochs import late, shade_phase_two
 from binaryrelax_lab.report.figures.markdown import (
+    bullets,
     mean_text,
     range_text,
     spread_text,
@@ -32,6 +32,7 @@ from binaryrelax_lab.report.figures.markdown import (
 )
 from binaryrelax_lab.report.figures.schedules import (
     ALL_SCHEDULES,
+    ANNEALED,
     BITS,
     DECAYS,
     DEMO,
@@ -94,32 +95,6 @@ def strengths_of_the_demo(evidence: Evidence) -> str:
     return table_of_gains(("λ at the end of Phase I", *headings), rows)
 
 
-def strengths_in_short(evidence: Evidence) -> str:
-    """Other λ against the paper's, in the tries that there are, and against the demo's own."""
-    smaller = _change_of_tries(evidence, SMALLER_STRENGTH, MORE_DECAY)
-    larger = _change_of_tries(evidence, LARGER_STRENGTH, {})
-    return "<br>".join((smaller, larger, _change_of_the_demo(evidence)))
-
-
-def _change_of_tries(evidence: Evidence, change: Change, base: Change) -> str:
-    parts = []
-    for bits, (_, method) in BITS.items():
-        other, usual = tried(method, base | change), tried(method, base)
-        gains = evidence.differences((other.name, usual.name), last)
-        parts.append(f"{bits} {mean_and_seeds(gains)}")
-    change_of_strength = f"λ = {final_strength(other)} instead of {final_strength(usual)}"
-    return f"ResNet-20, {change_of_strength}: {', '.join(parts)}"
-
-
-def _change_of_the_demo(evidence: Evidence) -> str:
-    """All λ below infinity against the demo's own."""
-    relaxed = [recipe for bits in BITS for recipe in demo_by_strength(bits)[:-1]]
-    pairs = [(recipe.name, DEMO.with_method(recipe.method)) for recipe in relaxed]
-    gains = range_text(evidence.mean_gains(pairs, last))
-    least, most = final_strength(relaxed[0]), final_strength(relaxed[-1])
-    return f"the demo, λ = {least} to {most} instead of {_strength_of_the_demo()}: {gains}"
-
-
 def _strength_of_the_demo() -> str:
     return final_strength(find_recipe(DEMO.with_method("binary")))
 
@@ -128,10 +103,10 @@ def strengths_picture(evidence: Evidence) -> Drawing:
     """The last epoch by the λ at which Phase I ends: the demo, and tries of ResNet-20."""
     drawing, (left, right) = panels(1, 2, size=(13, 4.6))
     seeds = _draw_strengths(left, evidence, list(map(demo_by_strength, BITS)))
-    title(left, f"the demo, annealed, 10 epochs: mean ± deviation of {counted(seeds, 'seed')}")
+    title(left, f"the demo, {ANNEALED}: {counted(seeds, 'seed')} ± deviation")
     tries = [[tried(m, MORE_DECAY | change) for change in STRENGTHS] for m in RELAXED]
     seeds = _draw_strengths(right, evidence, tries)
-    title(right, f"ResNet-20, annealed, 100 epochs, decay 3e-4: {counted(seeds, 'seed')}")
+    title(right, f"ResNet-20, {ANNEALED}: {counted(seeds, 'seed')}")
     label(left, x="λ at the end of Phase I", y="test accuracy, last epoch, %")
     label(right, x="λ at the end of Phase I", y="accuracy on held-out images, last epoch, %")
     for place in (left, right):
@@ -165,22 +140,24 @@ def _draw_strengths(axes: Axes, evidence: Evidence, columns: list[list[Recipe]])
 class Moments(NamedTuple):
     """The accuracy at x when Phase I ends, and what changes.
 
-    By projecting x on the spot; by an epoch of Phase II; from the best of Phase I, at x, to the
-    best of Phase II.
+    By projecting x on the spot; by an epoch of Phase II; from the best of Phase I, at x or
+    projected, to the best of Phase II.
     """
 
     at_x: float
     by_projecting: float
     an_epoch_later: float
     best_of_two: float
+    best_of_two_projected: float
 
     @staticmethod
     def of(run: RunResult) -> Moments:
         """Those of a run with both phases."""
         end = run.recipe.phase_two_epoch
         at_x, later = run.accuracies[end - 1 : end + 1]
-        gain = max(run.accuracies[end:]) - max(run.accuracies[:end])
-        return Moments(at_x, run.quantized_accuracies[end - 1] - at_x, later - at_x, gain)
+        quantized, best = run.quantized_accuracies, max(run.accuracies[end:])
+        gains = (best - max(accuracies[:end]) for accuracies in (run.accuracies, quantized))
+        return Moments(at_x, quantized[end - 1] - at_x, later - at_x, *gains)
 
 
 def phase_two(evidence: Evidence) -> str:
@@ -203,7 +180,7 @@ def _moments(evidence: Evidence, names: Iterable[RecipeName]) -> str:
     for name in names:
         runs = evidence.runs_of(name)
         if runs and find_recipe(name).is_relaxed:
-            at_x, *changes = zip(*map(Moments.of, runs), strict=True)
+            at_x, *changes, _ = zip(*map(Moments.of, runs), strict=True)
             about = _circumstances(find_recipe(name))
             rows.append((*about, spread_text(at_x), *changes, str(len(runs))))
     headings = ("", "schedule", "decay", "λ", *MOMENTS.values(), "best of II − best of I")
@@ -230,7 +207,17 @@ def phase_two_in_short(evidence: Evidence) -> str:
             drops = range_text(evidence.means(names, lambda run: Moments.of(run).by_projecting))
             about = f"{schedule}, λ = {final_strength(find_recipe(names[0]))}"
             shown.append(f"{about}: best of II − best of I {gains}, projected at once {drops}")
-    return "<br>".join(shown)
+    return bullets(shown)
+
+
+def phase_two_projected(evidence: Evidence) -> str:
+    """The best of Phase II against the best of Phase I where that is projected, too."""
+    shown = []
+    for bits, (_, method) in BITS.items():
+        names = list(filter(evidence.runs_of, names_under({"": ""}, [method])))
+        gains = evidence.means(names, lambda run: Moments.of(run).best_of_two_projected)
+        shown.append(f"{range_text(gains)} points at {bits}")
+    return " and ".join(shown)
 
 
 def statistics_at_phase_two(evidence: Evidence) -> str:
@@ -254,7 +241,7 @@ def phase_two_picture(evidence: Evidence) -> Drawing:
     """How the accuracy passes from Phase I into Phase II for two last λ."""
     drawing, axes = panels(1, len(BITS), size=(13, 5.4), sharey=True)
     for place, (bits, (_, method)) in zip(axes, BITS.items(), strict=True):
-        title(place, f"ResNet-20, {bits}, annealed, 100 epochs, decay 3e-4")
+        title(place, f"ResNet-20, {bits}, {ANNEALED}")
         label(place, x="epochs trained", y="accuracy on held-out images, %")
         changes = {OTHER_COLOUR: MORE_DECAY | SMALLER_STRENGTH, COLOURS[method]: MORE_DECAY}
         for colour, change in changes.items():
@@ -280,10 +267,10 @@ def _draw_both(axes: Axes, run: RunResult, name: str, colour: str) -> None:
 SECTIONS = {
     "evidence-strengths": strengths_of_tries,
     "evidence-strengths-of-the-demo": strengths_of_the_demo,
-    "evidence-strengths-in-short": strengths_in_short,
     "evidence-phase-two": phase_two,
     "evidence-phase-two-of-the-demo": phase_two_of_the_demo,
     "evidence-phase-two-statistics": statistics_at_phase_two,
     "evidence-phase-two-in-short": phase_two_in_short,
+    "evidence-phase-two-projected": phase_two_projected,
 }
 PICTURES = {"evidence/strengths": strengths_picture, "evidence/phase-two": phase_two_picture}

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from binaryrelax_lab.report.figures import Evidence
-from binaryrelax_lab.report.figures.comparisons import gains_by_sign
-from binaryrelax_lab.report.figures.markdown import table_of_gains
-from binaryrelax_lab.report.figures.network_sizes import rank_correlation
+from binaryrelax_lab.report.figures.comparisons import gains_by_sign, start_apart
+from binaryrelax_lab.report.figures.last_epochs import recovered
+from binaryrelax_lab.report.figures.markdown import chance_text, table_of_gains
+from binaryrelax_lab.report.figures.network_sizes import rank_correlation, shuffled_chance
 from binaryrelax_lab.report.figures.phase_one_decay import decay, share_of_strength
 from binaryrelax_lab.results.statistics import (
     best,
@@ -62,7 +63,26 @@ def test_a_table_of_gains_says_how_many_tests_it_holds():
 def test_wins_are_counted_by_comparison_and_by_network():
     lines = gains_by_sign(EVIDENCE).splitlines()
     assert lines[0].startswith("| figure | comparisons won | p | least gain | networks won")
-    assert len(lines) == 6
+    assert len(lines) == 7
+    assert lines[-1].startswith("| best of all epochs, projected |")
+
+
+def test_chances_are_shown_with_three_digits():
+    assert [chance_text(p) for p in (1.0, 0.0213, 0.001, 0.0009)] == [
+        "1.000", "0.021", "0.001", "< 0.001",
+    ]  # fmt: skip
+
+
+def test_runs_that_do_not_start_alike_are_marked():
+    name = "cifar10-resnet20-{}-tuned"
+    assert start_apart(EVIDENCE, (name.format("binary"), name.format("bwn")))
+    assert not start_apart(EVIDENCE, ("cifar10-resnet20-binary", "cifar10-resnet20-bwn"))
+    assert not start_apart(EVIDENCE, ("demo-binary", "demo-binary+starts_from=none"))
+
+
+def test_fresh_statistics_recover_part_of_the_way_to_the_best():
+    shown = recovered(EVIDENCE)
+    assert "+2.06 of +3.35 (1 seed)" in shown and "+0.14 of +0.69 (1 seed)" in shown
 
 
 def test_vgg16_decays_without_a_growing_strength_too():
@@ -82,3 +102,10 @@ def test_decay_needs_two_drops():
 def test_ranks_correlate():
     assert rank_correlation([1, 20, 300], [0.1, 0.2, 0.3]) == pytest.approx(1)
     assert rank_correlation([1, 20, 300], [0.3, 0.2, 0.1]) == pytest.approx(-1)
+    tied = [87.82 - 87.44, 0.9, 91.98 - 91.60]  # the outer two are the same figure of the paper
+    assert rank_correlation([1, 20, 300], tied) == pytest.approx(0)
+
+
+def test_few_networks_correlate_by_chance():
+    assert shuffled_chance([1, 2, 3], [0.1, 0.2, 0.3]) == pytest.approx(2 / 6)
+    assert shuffled_chance([1, 2, 3, 4, 5], [5, 4, 3, 2, 1]) == pytest.approx(2 / 120)
