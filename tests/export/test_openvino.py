@@ -1,6 +1,7 @@
 """OpenVINO models against the packed model that they come from, in OpenVINO's CPU plugin."""
 
 import sys
+from functools import cache
 
 import openvino
 import pytest
@@ -37,9 +38,15 @@ DEFAULTS: dict[str, str] = {}  # bfloat16 on processors that have it
 FLOAT32 = {"INFERENCE_PRECISION_HINT": "f32"}
 
 
+@cache
+def core():
+    """One for all tests: of two that overlap, the first to go breaks the handling of signals."""
+    return openvino.Core()
+
+
 def compiled(model, settings=FLOAT32):
     """For the CPU: a path, or a model."""
-    return openvino.Core().compile_model(model, "CPU", settings)
+    return core().compile_model(model, "CPU", settings)
 
 
 def run(path, *inputs, settings=FLOAT32):
@@ -61,7 +68,7 @@ def assert_agrees(path, model, x, error, rows=()):
 
 def assert_same_weights(path, model):
     """The weights that the graph makes are those of the layers, bit for bit."""
-    nodes = {op.get_friendly_name(): op for op in openvino.Core().read_model(path).get_ops()}
+    nodes = {op.get_friendly_name(): op for op in core().read_model(path).get_ops()}
     layers = {n: m for n, m in model.named_modules() if isinstance(m, PackedLayer)}
     outputs = [nodes[f"{name}.weight"].output(0) for name in layers]
     found = run(compiled(openvino.Model(outputs, [])))
@@ -71,7 +78,7 @@ def assert_same_weights(path, model):
 
 def constant_types(path):
     """The types of the packed weights, by layer."""
-    ops = openvino.Core().read_model(path).get_ops()
+    ops = core().read_model(path).get_ops()
     found = {op.get_friendly_name(): op.get_element_type().get_type_name() for op in ops}
     return {name.removesuffix(".codes"): t for name, t in found.items() if name.endswith(".codes")}
 

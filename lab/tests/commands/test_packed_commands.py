@@ -15,6 +15,7 @@ from binaryrelax import PackedConv2d, certify
 from binaryrelax_lab.data import IMAGE_SHAPES, NORMALISATIONS, NUM_CLASSES, load_fashion_mnist
 from binaryrelax_lab.engine import FINAL_NAME, RESULT_NAME, Machine, read_json
 from binaryrelax_lab.packing import accuracy_of, load_packed_run, pack_run
+from binaryrelax_lab.studies.bench.rivals import openvino_core
 
 NETWORKS = Path(__file__).parents[3] / "networks"
 
@@ -198,11 +199,8 @@ def run_exported(path, images):
 
         session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
         return session.run(None, {session.get_inputs()[0].name: images})[0]
-    import openvino
-
-    core = openvino.Core()
     settings = {"INFERENCE_PRECISION_HINT": "f32"}
-    return core.compile_model(core.read_model(path), "CPU", settings)(images)[0]
+    return openvino_core().compile_model(path, "CPU", settings)(images)[0]
 
 
 def test_shapes_of_the_embedded_images_are_the_ones_that_are_written_down():

@@ -16,7 +16,12 @@ import torch
 from torch import Tensor, nn
 
 from binaryrelax.export.tracing import without_remarks
-from binaryrelax_lab.studies.bench.rivals import Run, onnx_runtime_session, openvino_request
+from binaryrelax_lab.studies.bench.rivals import (
+    Run,
+    onnx_runtime_session,
+    openvino_core,
+    openvino_request,
+)
 
 EXTRAS = {"ONNX Runtime": "onnx", "OpenVINO": "openvino"}  # engine -> extra that installs it
 MODULES = {"ONNX Runtime": ("onnx", "onnxscript", "onnxruntime"), "OpenVINO": ("openvino",)}
@@ -42,7 +47,7 @@ def integer_rivals(model: nn.Module, images: Tensor, batch: int) -> dict[str, Ru
         for precision, path in _files(model, images, batch, Path(folder)).items():
             rivals[f"ONNX Runtime {precision}"] = onnx_runtime_session(path)
             if "OpenVINO" not in missing:
-                rivals[f"OpenVINO {precision}"] = _openvino_file(path)
+                rivals[f"OpenVINO {precision}"] = openvino_request(openvino_core().read_model(path))
     return rivals
 
 
@@ -83,12 +88,6 @@ class _Calibration:
     def get_next(self) -> dict[str, Any] | None:
         batch = next(self._batches, None)
         return None if batch is None else {"images": batch.numpy()}
-
-
-def _openvino_file(path: Path) -> Run:
-    import openvino
-
-    return openvino_request(openvino.Core().read_model(path))
 
 
 @contextmanager

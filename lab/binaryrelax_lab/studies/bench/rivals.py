@@ -9,7 +9,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -43,10 +43,8 @@ def packed_rivals(model: nn.Module, example: Tensor) -> dict[str, Run]:
     """The packed model in every run time that is installed, as we export it."""
 
     def exported(path: Path) -> Any:
-        import openvino
-
         export_openvino(model, example, path)
-        return openvino.Core().read_model(path)
+        return openvino_core().read_model(path)
 
     return _run_times(partial(export_onnx, model, example), exported)
 
@@ -84,16 +82,26 @@ def onnx_runtime_session(path: Path) -> Run:
     return lambda x: session.run(None, {name: x.numpy()})
 
 
-def openvino_request(model: Any) -> Run:
-    """A model that OpenVINO has read, compiled, with as many threads as torch."""
+@cache
+def openvino_core() -> Any:
+    """The one core of this process, for good.
+
+    Each core sets a stack for signal handlers. Where two live at a time, the first to go takes the
+    stack along that the other restores, and the next handled signal kills the process (2026.4).
+    """
     import openvino
 
+    return openvino.Core()
+
+
+def openvino_request(model: Any) -> Run:
+    """A model that OpenVINO has read, compiled, with as many threads as torch."""
     settings = {
         "INFERENCE_NUM_THREADS": torch.get_num_threads(),
         "PERFORMANCE_HINT": "LATENCY",
         "INFERENCE_PRECISION_HINT": "f32",
     }
-    compiled = openvino.Core().compile_model(model, "CPU", settings)
+    compiled = openvino_core().compile_model(model, "CPU", settings)
     request = compiled.create_infer_request()
 
     def run(x: Tensor) -> list[Any]:

@@ -1,12 +1,15 @@
 """`binaryrelax bench networks`, made small, with and without the engines it compares with."""
 
+import faulthandler
 import shutil
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 import torch
 
-from binaryrelax_lab.studies.bench import integer_rivals, networks, timing
+from binaryrelax_lab.studies.bench import integer_rivals, networks, rivals, timing
 
 ROOT = Path(__file__).parents[4]
 FILE = "cifar10-resnet20-binary-tuned.safetensors"
@@ -56,6 +59,25 @@ def test_int8_of_onnx_runtime_and_openvino_computes_the_same_network(folder):
     assert set(report["engines"]) == {"ONNX Runtime", "OpenVINO"} and not report["missing"]
     for engine in rivals:
         assert (1e-4 < errors[engine] < 0.3) if "int8" in engine else errors[engine] < 1e-5
+
+
+def test_signals_are_handled_after_several_networks_came_and_went_in_openvino():
+    """As when a child ends beside a DataLoader with workers: the process died of it."""
+    openvino = pytest.importorskip("openvino")
+    assert faulthandler.is_enabled()  # by pytest; it sets the stack that OpenVINO sets aside
+    for _ in range(2):
+        node = openvino.opset13.parameter([1, 4])
+        model = openvino.Model([openvino.opset13.relu(node)], [node])
+        requests = [rivals.openvino_request(model) for _ in range(2)]
+        while requests:
+            del requests[0]
+    handled = []
+    before = signal.signal(signal.SIGCHLD, lambda *_: handled.append(1))
+    try:
+        subprocess.run(["true"], check=True)
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    assert handled
 
 
 def test_a_folder_without_networks_is_refused(tmp_path):
