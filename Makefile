@@ -5,7 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: help demo test test-slow test-peers test-gpu check docs dist bench clean python-is-there
+.PHONY: help demo test test-pages test-slow test-peers test-gpu check docs dist bench clean python-is-there
+PAGES := tests/docs tests/examples  # every code block, example and link, and the built site
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -15,13 +16,17 @@ demo: $(VENV)/.native  ## train five small networks in about two minutes; writes
 	$(BIN)/binaryrelax demo
 
 test: $(VENV)/.native check  ## linters, types and the fast tests, about five minutes
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests lab/tests native/tests
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests lab/tests native/tests \
+	  $(addprefix --ignore=,$(PAGES))
+
+test-pages: $(VENV)/.native docs  ## run the code of all pages and the examples, and look at the built site
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PAGES)
 
 test-slow: $(VENV)/.native  ## the long tests, under forty minutes
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow tests lab/tests native/tests
 
 test-peers: $(VENV)/.native $(VENV)/.peers  ## with Hugging Face's transformers and Lightning; installs them
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m peers tests/peers tests/docs tests/examples
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m peers tests/peers $(PAGES)
 
 test-gpu: $(VENV)/.installed  ## the tests that need a CUDA device
 	$(BIN)/python -m pytest -m gpu tests/gpu lab/tests/gpu

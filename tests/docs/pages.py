@@ -1,4 +1,4 @@
-"""The pages of the site, and the code blocks of a page."""
+"""All pages, those of the site and those beside the code, and the code blocks of a page."""
 
 import re
 from dataclasses import dataclass
@@ -6,7 +6,13 @@ from pathlib import Path
 from textwrap import dedent
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted((ROOT / "docs").rglob("*.md"))
+README = ROOT / "README.md"
+FOR_THE_REPOSITORY = ("CONTRIBUTING", "CHANGELOG", "SECURITY", "examples/README", "networks/README")
+PAGES = [
+    README,
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *(ROOT / f"{name}.md" for name in FOR_THE_REPOSITORY),
+]
 FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,})(?P<kind>[\w-]*).*$")
 MARK = re.compile(r"<!-- (run|run: peers|not run: \S.*) -->")
 RUNNABLE = ("python", "sh")

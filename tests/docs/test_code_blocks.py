@@ -1,7 +1,7 @@
-"""Every code block of the site runs, or says why not. README's are in tests/test_readme.py.
+"""Every code block of every page runs, or says why not.
 
-Blocks of a page run in order, in one namespace, in an empty folder. `<!-- run: peers -->` above a
-block leaves it to `make test-peers`, which runs such a page whole.
+Blocks of a page run in order, in one namespace, in a folder that holds the trained networks alone.
+`<!-- run: peers -->` above a block leaves it to `make test-peers`, which runs such a page whole.
 """
 
 import json
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import PAGES, blocks_of, name_of
+from tests.docs.pages import PAGES, ROOT, blocks_of, name_of
 
 RUNNER = Path(__file__).with_name("run_blocks.py")
 MOST_SECONDS = 120
@@ -24,6 +24,7 @@ FOR_PEERS = [p for p in PAGES if any(b.runs and b.is_for_peers for b in BLOCKS[p
 
 def run_page(page, blocks, folder):
     request = {"page": str(page), "blocks": [asdict(block) for block in blocks]}
+    (folder / "networks").symlink_to(ROOT / "networks")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         [sys.executable, "-W", "ignore", RUNNER],
