@@ -19,7 +19,6 @@ from binaryrelax_lab.recipes.notebook import demo_momentum, vgg11_momentum
 from binaryrelax_lab.report.drawing import COLOURS, GRID, INK, QUIET, label, panels
 from binaryrelax_lab.report.figures.evidence import Evidence, Pair
 from binaryrelax_lab.report.figures.markdown import (
-    bullets,
     chance_text,
     mean_text,
     table,
@@ -43,7 +42,6 @@ from binaryrelax_lab.results import RunResult
 from binaryrelax_lab.results.statistics import (
     Figure,
     best,
-    counted,
     last,
     last_recalibrated,
     mean_of_phase_two,
@@ -259,7 +257,7 @@ QUESTIONS = {  # by the name of their table and their picture
 
 def gains_in_short(evidence: Evidence) -> str:
     """The mean gain over the networks under each schedule, at 1 bit and at ternary."""
-    groups, shown = rival_groups(), []
+    groups, rows = rival_groups(), []
     demo = (f"the demo, {schedule}" for schedule in ("the paper's schedule", ANNEALED))
     for group in (*SCHEDULES.values(), *demo):
         pairs = _with_runs(evidence, groups[group]).values()
@@ -267,13 +265,10 @@ def gains_in_short(evidence: Evidence) -> str:
             mine = [pair for pair in pairs if find_recipe(pair[0]).method == method]
             if mine:
                 figures = last, mean_of_phase_two, best
-                means = [mean_text(evidence.mean_gains(mine, figure)) for figure in figures]
-                words = "last {}, mean of Phase II {}, best {}".format(*means)
-                about = counted(len(mine), "comparison")
-                if any(start_apart(evidence, pair) for pair in mine):
-                    about += ", not from the same float network"
-                shown.append(f"{group}, {bits}: {words} ({about})")
-    return bullets(shown)
+                means = (mean_text(evidence.mean_gains(mine, figure)) for figure in figures)
+                mark = APART if any(start_apart(evidence, pair) for pair in mine) else ""
+                rows.append((f"{group}, {bits}{mark}", *means, str(len(mine))))
+    return table(("mean gain", "last epoch", "mean of Phase II", "best", "comparisons"), rows)
 
 
 def gains_by_sign(evidence: Evidence) -> str:
