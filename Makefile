@@ -64,8 +64,9 @@ $(VENV)/.peers: $(VENV)/.installed
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[peers]'
 	touch $@
 
-$(VENV)/.docs: $(VENV)/.installed
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+$(VENV)/.docs: pyproject.toml lab/pyproject.toml constraints.txt | python-is-there
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[cli,docs]' -e ./lab
 	touch $@
 
 $(VENV)/.dist: constraints.txt | python-is-there

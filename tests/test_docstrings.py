@@ -115,9 +115,15 @@ def test_the_runtime_is_described_to_editors_as_to_callers():
         assert ast.get_docstring(stubs()[name.rpartition(".")[2]]) == docstring(name)
 
 
+MONITOR = "binaryrelax.optim.monitor.monitor"  # the site takes the shorter name for the module
+
+
 def test_the_reference_shows_only_names_that_are_tested():
     pages = (ROOT / "docs" / "reference").glob("*.md")
-    shown = {n for page in pages for n in re.findall(r"^::: (\S+)", page.read_text(), re.MULTILINE)}
+    text = "".join(page.read_text() for page in pages)
+    shown = set(
+        re.findall(r"^::: (\S+)", text.replace(MONITOR, "binaryrelax.monitor"), re.MULTILINE)
+    )
     native = {name for name in shown if name.startswith("binaryrelax_native.")}
     assert shown - native <= set(NAMES)
     assert not names_of_the_runtime() or native <= set(NAMES)

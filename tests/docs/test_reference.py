@@ -12,7 +12,7 @@ REFERENCE = ROOT / "docs" / "reference"
 
 def documented(package):
     text = "".join(page.read_text() for page in sorted(REFERENCE.glob("*.md")))
-    return Counter(re.findall(rf"^::: {package}\.(\w+)$", text, re.MULTILINE))
+    return Counter(re.findall(rf"^::: {package}\.(?:\w+\.)*(\w+)$", text, re.MULTILINE))
 
 
 def test_every_public_name_is_on_one_page():

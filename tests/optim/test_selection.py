@@ -223,3 +223,15 @@ def test_joined_selections_keep_their_names():
     assert binary == joined and binary.names == joined.names
     ternary.update(select_weights(model.fc, Ternary()))
     assert sorted(ternary.names.values()) == ["0.weight", "2.weight", "weight"]
+
+
+def test_a_number_is_no_name_of_a_layer():
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
+    with pytest.raises(ValueError, match=r"keep_float=\(1,\).*1 is no name.*strings"):
+        select_weights(model, Binary(), keep_float=(1,))
+
+
+def test_a_selection_shows_its_layers_not_their_tensors():
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
+    shown = repr(select_weights(model, Binary(), keep_float=("1",)))
+    assert shown == "{'0.weight': Binary()}"

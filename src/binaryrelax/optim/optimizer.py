@@ -33,8 +33,10 @@ class BinaryRelax(Optimizer):
 
     The model's parameters hold the relaxed weights x, the optimizer's state the float weights y:
 
-    y^{k+1} = y^k - lr * gradient at x^k                              (eq. 10; ``base`` does this)
-    x^{k+1} = (λ_k proj_Q(y^{k+1}) + y^{k+1}) / (λ_k + 1)             (eq. 11)
+        y^{k+1} = y^k - lr * gradient at x^k                     (eq. 10)
+        x^{k+1} = (λ_k proj_Q(y^{k+1}) + y^{k+1}) / (λ_k + 1)    (eq. 11)
+
+    ``base`` takes the first step, this class the second.
 
     From construction on the model holds x, made with schedule(0). Step number k, counted from 0,
     writes x with schedule(k); where that is inf (Phase II, eq. 12), x lies in Q.

@@ -16,7 +16,7 @@ from binaryrelax.quantizers import Quantizer
 class ProjectedGradient(BinaryRelax):
     """Projected (stochastic) gradient descent: the step starts at x, not at y.
 
-    y^{k+1} = x^k - lr * gradient at x^k,   x^{k+1} = proj_Q(y^{k+1})      (eq. 2)
+        y^{k+1} = x^k - lr * gradient at x^k,   x^{k+1} = proj_Q(y^{k+1})      (eq. 2)
 
     A step shorter than half the way to the next level is rounded off, so small learning rates
     change nothing. Kept to show that; for training use ``BinaryRelax``.

@@ -16,7 +16,8 @@ def mixing_weight(strength: float) -> float:
 def relax(y: Tensor, projected: Tensor, strength: float) -> Tensor:
     """Proximal map of the squared distance to Q.
 
-    x = argmin_x ||x - y||^2 / 2 + λ/2 dist(x, Q)^2 = (λ proj_Q(y) + y) / (λ + 1)      (eq. 11)
+        x = argmin_x ||x - y||^2 / 2 + λ/2 dist(x, Q)^2
+          = (λ proj_Q(y) + y) / (λ + 1)      (eq. 11)
 
     λ = 0 returns y and λ = inf returns the projection, both exactly.
 

@@ -37,7 +37,7 @@ class SelectedWeights(dict[Tensor, Quantizer]):
         >>> binary = select_weights(model, Binary(), keep_float=("2",))
         >>> finer = select_weights(model, Uniform(bits=4), keep_float=("0",))
         >>> both = binary | finer
-        >>> {both.names[weight]: quantizer for weight, quantizer in both.items()}
+        >>> both
         {'0.weight': Binary(), '2.weight': Uniform(bits=4)}
     """
 
@@ -45,6 +45,9 @@ class SelectedWeights(dict[Tensor, Quantizer]):
         super().__init__()
         self.names: dict[Tensor, str] = {}
         self.sharded_modules: list[nn.Module] = []  # where fully_shard gathers these weights
+
+    def __repr__(self) -> str:
+        return repr({self.names.get(weight, "?"): quantizer for weight, quantizer in self.items()})
 
     def update(self, other: Mapping[Tensor, Quantizer]) -> None:  # type: ignore[override]
         """Take over the quantizers of ``other``, and the names that are not known yet."""
@@ -107,6 +110,11 @@ def select_weights(
     selected.sharded_modules = sharded_modules(model)
     drop_gathered_copies(selected.sharded_modules)  # the parameters are the shards, not the copies
     patterns = (keep_float,) if isinstance(keep_float, str) else tuple(keep_float)
+    if no_names := [pattern for pattern in patterns if not isinstance(pattern, str)]:
+        raise ValueError(
+            f"select_weights(keep_float={patterns}): {no_names[0]!r} is no name; layers are named "
+            'by strings, such as "8"'
+        )
     layers = [(name, m) for name, m in _named_modules(model) if isinstance(m, LAYERS)]
     candidates = {id(layer._parameters.get("weight")) for _, layer in layers}
     owners = [(n, m) for n, m in _named_modules(model) if _owns_any(m, candidates)]

@@ -33,15 +33,16 @@ def load_packed(path: str | os.PathLike[str], model: nn.Module) -> nn.Module:
 
     Args:
         path: what ``save_packed`` has written.
-        model: of the architecture that was packed; its own weights do not matter, and may be on
-            the meta device. Packed layers go to the device of the layers that they replace.
+        model: the network that was packed, built again; its own weights do not matter, and may be
+            on the meta device. Packed layers go to the device of the layers that they replace.
+            The file knows names, kinds and shapes of layers, not strides, padding or activations.
 
     Returns:
         The model, in evaluation mode.
 
     Raises:
-        PackedFileError: the file is not an intact packed network, or one of another architecture.
-            The model is as it was.
+        PackedFileError: the file is not an intact packed network, or its layers have other names,
+            kinds or shapes than the model's. The model is as it was.
 
     Examples:
         >>> import torch

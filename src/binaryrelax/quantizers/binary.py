@@ -16,7 +16,7 @@ from binaryrelax.quantizers.sharded_weights import WHOLE, Shards
 class Binary(ExactQuantizer):
     """Exact projection onto scale * {-1, +1}^n in O(n).
 
-    s* = ||y||_1 / n,   Q*_i = 1 if y_i >= 0 else -1      (eq. 5)
+        s* = ||y||_1 / n,   Q*_i = 1 if y_i >= 0 else -1      (eq. 5)
 
     Args:
         granularity: which weights share a scale; by default all of the layer.

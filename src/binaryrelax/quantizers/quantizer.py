@@ -28,7 +28,7 @@ DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 class Quantizer(ABC):
     """Projection onto Q = {scale * codes : scale >= 0, codes from the codebook}.
 
-    x = argmin_{z in Q} ||z - y||^2      (eq. 3), solved as (scale, codes) in eq. 4
+        x = argmin_{z in Q} ||z - y||^2      (eq. 3), solved as (scale, codes) in eq. 4
 
     Training uses the product and packing stores the factors, so both come from one ``split``.
     A subclass states its ``codebook`` and splits rows; granularity, memory format and bad input

@@ -20,7 +20,8 @@ SORT_BELOW = 1 << 17  # weights; under this, sorting is faster than histograms
 class Ternary(ExactQuantizer):
     """Exact projection onto scale * {-1, 0, +1}^n.
 
-    t* = argmax_t ||y_[t]||_1^2 / t,   s* = ||y_[t*]||_1 / t*,   Q* = sign(y_[t*])      (eq. 6)
+        t* = argmax_t ||y_[t]||_1^2 / t,   s* = ||y_[t*]||_1 / t*,
+        Q* = sign(y_[t*])      (eq. 6)
 
     where y_[t] keeps the t largest magnitudes. Short rows are sorted in one batch; a long row
     on the CPU is searched through histograms of its bits, exactly and without a sort.

@@ -17,8 +17,8 @@ from binaryrelax.quantizers.validation import is_finite_number, require_number
 class TernaryThreshold(Quantizer):
     """Heuristic projection onto scale * {-1, 0, +1}^n in O(n).
 
-    delta = ratio * ||y||_1 / n,   s = mean of the |y_i| >= delta,
-    Q_i = sign(y_i) where |y_i| >= delta, else 0      (eq. 7, with ratio = 0.7)
+        delta = ratio * ||y||_1 / n,   s = mean of the |y_i| >= delta,
+        Q_i = sign(y_i) where |y_i| >= delta, else 0      (eq. 7, with ratio = 0.7)
 
     ``Ternary`` is the exact projection onto the same set.
 
