@@ -294,6 +294,7 @@ def test_interrupt_of_a_command_that_saves_nothing_is_one_line(capsys):
     assert capsys.readouterr().err == "binaryrelax: interrupted\n"
 
 
+@pytest.mark.slow
 def test_interrupted_demo_says_what_was_kept_and_goes_on(tmp_path):
     process = start_demo(tmp_path, "--resume")
     said = stop_after(process, "[2/5]", signal.SIGINT)

@@ -154,6 +154,7 @@ def test_one_of_two_ranks_fetches_and_the_other_waits(offered, tmp_path):
     assert counts == [load_cifar("cifar10", data, digests=digests).num_train] * 2
 
 
+@pytest.mark.slow
 def test_only_one_rank_of_the_command_asks_the_network(tmp_path, monkeypatch):
     """Their proxy refuses: all end, in the words of the one that asked."""
     with Server(tmp_path, Server.Counting) as proxy:

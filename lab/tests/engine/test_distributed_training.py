@@ -40,6 +40,7 @@ def check_ranks(folder, num_ranks):
             torch.testing.assert_close(step, mean, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_two_ranks_hold_the_same_bits_and_step_by_the_mean_over_images(tmp_path):
     check_ranks(tmp_path, 2)
 

@@ -153,6 +153,7 @@ def test_convolutions_start_with_the_variance_of_he():
         assert convolution.weight.std().item() == pytest.approx(math.sqrt(2 / fan_out), rel=0.05)
 
 
+@pytest.mark.slow
 def test_zero_padded_shortcuts_compile_as_one_graph():
     network = build_network("resnet20", 3, 10)
     images = torch.randn(2, 3, 32, 32).contiguous(memory_format=torch.channels_last)

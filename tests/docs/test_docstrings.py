@@ -15,7 +15,7 @@ import torch
 import binaryrelax
 from tests.support.done_once import read_sources_of_onnxscript_once
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 NATIVE_STUB = ROOT / "native" / "binaryrelax_native" / "_native.pyi"
 LAB = {  # names of the lab that others may call; the reference shows them
     "models": ("build_network",),
