@@ -18,7 +18,7 @@ from binaryrelax_lab.recipes.methods import PAPER_METHODS
 from binaryrelax_lab.recipes.name import METHOD_NAMES, PLUS
 from binaryrelax_lab.recipes.notebook import demo_momentum, vgg11_momentum, vgg11_notebook_row
 from binaryrelax_lab.recipes.recipe import Recipe
-from binaryrelax_lab.recipes.search import larger_strength_row, resnet20_search, tuned_row
+from binaryrelax_lab.recipes.search import resnet20_search, tuned_row, tuned_strengths_row
 
 EXACT_METHODS = ("float", "twn", "ternary", "ternary-exact")
 NETWORK_NAMES = {
@@ -78,7 +78,7 @@ OUR_TABLES = {
 SEARCHES = {  # asked beside the tables, and not listed with them
     "cifar10-search": resnet20_search(),
     "cifar10-momentum": vgg11_momentum(),
-    "cifar10-tuned-strength": larger_strength_row(),
+    "cifar10-tuned-strength": tuned_strengths_row(),
     "cifar10-notebook": vgg11_notebook_row(),
     "demo-questions": demo_questions(),
     "demo-paper": demo_paper_row(),
