@@ -5,6 +5,7 @@ from functools import partial
 
 from torch import nn
 
+from binaryrelax_lab.models.mobilenet import MobileNetV2 as MobileNetV2
 from binaryrelax_lab.models.resnet import (
     IMAGENET_18,
     WIDE_18,
@@ -26,6 +27,7 @@ NETWORKS: dict[str, Callable[[int, int], nn.Module]] = {
     "resnet18": partial(ResNet, WIDE_18),
     "resnet34": partial(ResNet, WIDE_34),
     "resnet18-imagenet": partial(ResNet, IMAGENET_18),
+    "mobilenet-v2": MobileNetV2,
 }
 
 

@@ -8,7 +8,8 @@ from torch.nn import functional
 from binaryrelax_lab.models import NETWORKS, build_network
 from binaryrelax_lab.models.resnet import BasicBlock, ZeroPaddedShortcut
 
-SMALL_IMAGES = [name for name in NETWORKS if name not in ("small-conv", "resnet18-imagenet")]
+OTHER_IMAGES = ("small-conv", "resnet18-imagenet", "mobilenet-v2")
+SMALL_IMAGES = [name for name in NETWORKS if name not in OTHER_IMAGES]
 
 
 def num_parameters(network: nn.Module) -> int:
@@ -51,6 +52,7 @@ VGG16_WIDTHS = [64, 64, 128, 128, 256, 256, 256, 512, 512, 512, 512, 512, 512]
         ("resnet18", 10, 11_173_962),
         ("resnet34", 10, 21_282_122),
         ("resnet18-imagenet", 1000, 11_689_512),
+        ("mobilenet-v2", 1000, 3_504_872),
         ("vgg11", 10, vgg_parameters(VGG11_WIDTHS, 10)),
         ("vgg16", 10, vgg_parameters(VGG16_WIDTHS, 10)),
         ("vgg16", 100, 14_710_464 + 8_448 + 51_300),
