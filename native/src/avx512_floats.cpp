@@ -1,0 +1,153 @@
+// Layers in float32 with AVX-512: a set of 16 outputs is one register.
+#include "avx512.hpp"
+#include "float_kernels.hpp"
+
+#define UNROLL_ALL _Pragma("GCC unroll 16")
+
+namespace binaryrelax {
+namespace avx512 {
+namespace {
+
+// Sums of PIXELS pixels for SETS sets, all in registers.
+template <int PIXELS, int SETS>
+struct Dot {
+    // With so few pixels the weights come from memory as fast as they are used.
+    static constexpr bool STREAMS = PIXELS <= 2;
+
+    static void run(const FloatJob& job, int first_pixel) {
+        __m512 sums[PIXELS][SETS];
+        UNROLL_ALL for (int pixel = 0; pixel < PIXELS; ++pixel) {
+            UNROLL_ALL for (int set = 0; set < SETS; ++set) sums[pixel][set] = _mm512_setzero_ps();
+        }
+        const float* weights = job.panel;
+        for (int64_t run = 0; run < job.num_runs; ++run) {
+            const float* pixels[PIXELS];
+            UNROLL_ALL for (int pixel = 0; pixel < PIXELS; ++pixel) {
+                pixels[pixel] = job.pixels[first_pixel + pixel] + job.runs[run].offset;
+            }
+            for (int64_t i = 0; i < job.runs[run].length; ++i, weights += SETS * LANES) {
+                __m512 columns[SETS];
+                UNROLL_ALL for (int set = 0; set < SETS; ++set) {
+                    columns[set] = _mm512_loadu_ps(weights + set * LANES);
+                    if (STREAMS) _mm_prefetch(weights + set * LANES + BYTES_AHEAD / 4, _MM_HINT_T0);
+                }
+                UNROLL_ALL for (int pixel = 0; pixel < PIXELS; ++pixel) {
+                    const __m512 x = _mm512_set1_ps(pixels[pixel][i]);
+                    UNROLL_ALL for (int set = 0; set < SETS; ++set) {
+                        sums[pixel][set] = _mm512_fmadd_ps(columns[set], x, sums[pixel][set]);
+                    }
+                }
+            }
+        }
+        UNROLL_ALL for (int pixel = 0; pixel < PIXELS; ++pixel) {
+            float* totals = job.totals + (first_pixel + pixel) * PANEL;
+            UNROLL_ALL for (int set = 0; set < SETS; ++set) {
+                float* total = totals + set * LANES;
+                const __m512 before = job.first ? _mm512_setzero_ps() : _mm512_loadu_ps(total);
+                _mm512_storeu_ps(total, _mm512_add_ps(before, sums[pixel][set]));
+            }
+        }
+    }
+};
+
+// The rest of a job, fewer than PIXELS + 1 pixels.
+template <int PIXELS, int SETS>
+void dot_rest(const FloatJob& job, int first_pixel, int count) {
+    if (count == PIXELS) return Dot<PIXELS, SETS>::run(job, first_pixel);
+    if constexpr (PIXELS > 1) dot_rest<PIXELS - 1, SETS>(job, first_pixel, count);
+}
+
+template <int PIXELS, int SETS>
+void dot(const FloatJob& job) {
+    int pixel = 0;
+    for (; pixel + PIXELS <= job.num_pixels; pixel += PIXELS) Dot<PIXELS, SETS>::run(job, pixel);
+    if (pixel < job.num_pixels) dot_rest<PIXELS - 1, SETS>(job, pixel, job.num_pixels - pixel);
+}
+
+void dot_floats(const FloatJob& job) {
+    switch (job.sets) {
+        case 1: return dot<12, 1>(job);
+        case 2: return dot<12, 2>(job);
+        case 3: return dot<8, 3>(job);
+        default: return dot<6, 4>(job);
+    }
+}
+
+// PIXELS neighbours, 16 channels.
+template <int PIXELS>
+void dot_lanes(const ChannelJob& job, int64_t pixel, int64_t channel, __mmask16 lanes) {
+    const float* x = job.x + pixel * job.x_stride + channel;
+    __m512 sums[PIXELS];
+    UNROLL for (int i = 0; i < PIXELS; ++i) sums[i] = _mm512_setzero_ps();
+    for (int64_t tap = 0; tap < job.taps; ++tap) {
+        const __m512 weights = _mm512_maskz_loadu_ps(lanes, job.weights[tap] + channel);
+        const float* from = x + job.offsets[tap];
+        UNROLL for (int i = 0; i < PIXELS; ++i) {
+            sums[i] = _mm512_fmadd_ps(weights, _mm512_maskz_loadu_ps(lanes, from + i * job.x_stride), sums[i]);
+        }
+    }
+    float* y = job.y + pixel * job.y_stride + channel;
+    UNROLL for (int i = 0; i < PIXELS; ++i) _mm512_mask_storeu_ps(y + i * job.y_stride, lanes, sums[i]);
+}
+
+void dot_channels(const ChannelJob& job) {
+    constexpr int PIXELS = 8;
+    int64_t pixel = 0;
+    for (; pixel + PIXELS <= job.num_pixels; pixel += PIXELS) {
+        for (int64_t channel = 0; channel < job.channels; channel += LANES) {
+            dot_lanes<PIXELS>(job, pixel, channel, first_lanes(job.channels - channel));
+        }
+    }
+    for (; pixel < job.num_pixels; ++pixel) {
+        for (int64_t channel = 0; channel < job.channels; channel += LANES) {
+            dot_lanes<1>(job, pixel, channel, first_lanes(job.channels - channel));
+        }
+    }
+}
+
+// The levels are repeated, so that bits above the code's do not matter to a permutation of 16.
+inline __m512 pick(__m512i codes, int bits, __m512 table, const float* levels) {
+    if (bits < 8) return _mm512_permutexvar_ps(codes, table);
+    return _mm512_i32gather_ps(_mm512_and_si512(codes, _mm512_set1_epi32(255)), levels, 4);
+}
+
+void expand_levels(const LevelJob& job) {
+    const int outputs = job.sets * LANES, per_word = 32 / job.bits;
+    const __m512 table = _mm512_loadu_ps(job.levels);
+    for (int set = 0; set < job.sets; ++set) {
+        __m512i codes = _mm512_setzero_si512();
+        __m512 scale = _mm512_loadu_ps(job.scales + set * LANES);
+        for (int64_t input = 0; input < job.inputs; ++input) {
+            if (input % per_word == 0) codes = _mm512_loadu_si512(job.words + input / per_word * outputs + set * LANES);
+            if (job.scale_of_input) {
+                scale = _mm512_loadu_ps(job.scales + job.scale_of_input[input] * int64_t{outputs} + set * LANES);
+            }
+            const __m512 level = pick(codes, job.bits, table, job.levels);
+            _mm512_storeu_ps(job.panel + input * outputs + set * LANES, _mm512_mul_ps(level, scale));
+            codes = _mm512_srli_epi32(codes, static_cast<unsigned>(job.bits));
+        }
+    }
+}
+
+void finish_floats(const FloatFinish& job) {
+    const __m512 low = _mm512_set1_ps(job.low), high = _mm512_set1_ps(job.high);
+    for (int64_t i = 0; i < job.outputs; i += LANES) {
+        const __mmask16 lanes = first_lanes(job.outputs - i);
+        const __m512 factor = job.factor ? _mm512_maskz_loadu_ps(lanes, job.factor + i) : _mm512_set1_ps(1.0f);
+        const __m512 bias = job.bias ? _mm512_maskz_loadu_ps(lanes, job.bias + i) : _mm512_setzero_ps();
+        for (int64_t pixel = 0; pixel < job.num_pixels; ++pixel) {
+            const __m512 total = _mm512_maskz_loadu_ps(lanes, job.totals + pixel * job.totals_stride + i);
+            const __m512 value = _mm512_fmadd_ps(total, factor, bias);
+            // Of a number and a NaN these return the second operand.
+            const __m512 limited = _mm512_min_ps(high, _mm512_max_ps(low, value));
+            _mm512_mask_storeu_ps(job.y + pixel * job.y_stride + i, lanes, limited);
+        }
+    }
+}
+
+}  // namespace
+
+const FloatKernels FLOATS = {dot_floats, dot_channels, expand_levels, finish_floats};
+
+}  // namespace avx512
+}  // namespace binaryrelax

@@ -1,0 +1,42 @@
+#include <limits>
+
+#include "float_product.hpp"
+
+namespace binaryrelax {
+namespace {
+
+const float* values_of(const std::optional<std::string>& name, const NetworkFile& file) {
+    return name ? file.floats.at(*name).values.data() : nullptr;
+}
+
+}  // namespace
+
+FloatEpilogue::FloatEpilogue(const Operation& operation, const NetworkFile& file, const FloatKernels& kernels,
+                             int64_t outputs)
+    : activation_(operation.activation),
+      kernels_(kernels),
+      outputs_(outputs),
+      factor_(values_of(operation.factor, file)),
+      bias_(values_of(operation.bias, file)),
+      low_(-std::numeric_limits<float>::infinity()),
+      high_(std::numeric_limits<float>::infinity()),
+      is_limit_(true) {
+    switch (activation_.kind) {
+        case ActivationKind::None: break;
+        case ActivationKind::Relu: low_ = 0.0f; break;
+        case ActivationKind::Relu6: low_ = 0.0f; high_ = 6.0f; break;
+        case ActivationKind::Clamp: low_ = activation_.low; high_ = activation_.high; break;
+        default: is_limit_ = false;
+    }
+}
+
+void FloatEpilogue::finish(const float* totals, int64_t totals_stride, int64_t num_pixels, int64_t first_output,
+                           int64_t count, float* y) const {
+    y += first_output;
+    kernels_.finish_floats({totals, totals_stride, num_pixels, count, factor_ ? factor_ + first_output : nullptr,
+                            bias_ ? bias_ + first_output : nullptr, low_, high_, y, outputs_});
+    if (is_limit_) return;
+    for (int64_t pixel = 0; pixel < num_pixels; ++pixel) apply_activation(activation_, y + pixel * outputs_, count);
+}
+
+}  // namespace binaryrelax

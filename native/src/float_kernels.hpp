@@ -1,0 +1,83 @@
+// The innermost loops of layers in float32, and the layouts they agree on. What `kernels.hpp` says about the files
+// that implement them holds here too.
+#pragma once
+
+#include <cstdint>
+
+namespace binaryrelax {
+
+constexpr int FLOAT_PIXELS = 24;  // of a job; every register block divides it
+constexpr int FLOAT_CHUNK = 96;   // inputs whose weights for a panel stay in the L1 cache
+
+// Inputs that lie next to each other.
+struct FloatRun {
+    int64_t offset;  // floats from a pixel's start
+    int64_t length;
+};
+
+// sums[pixel][output of the panel] = sum over the runs' inputs of weight * x, in their order.
+struct FloatJob {
+    const float* panel;          // [input][set][lane]
+    int sets;
+    const FloatRun* runs;
+    int64_t num_runs;
+    const float* const* pixels;
+    int num_pixels;              // 1 to FLOAT_PIXELS
+    float* totals;               // [num_pixels][PANEL]
+    bool first;                  // whether the sums are written to the totals; else they are added
+};
+
+// Where every output reads one channel: y[pixel][channel] = sum over taps of weight * x.
+struct ChannelJob {
+    const float* x;              // the first pixel
+    int64_t x_stride;            // floats to the next pixel
+    const int64_t* offsets;      // [taps]: floats from a pixel to the tap's activations
+    const float* const* weights; // [taps], each [channels]
+    int64_t taps;
+    int64_t channels;
+    int64_t num_pixels;
+    float* y;
+    int64_t y_stride;
+};
+
+// panel[input][set][lane] = level of the code * scale
+struct LevelJob {
+    const uint32_t* words;         // [word][set][lane], the first input in the lowest bits
+    int bits;                      // 1, 2, 4 or 8
+    int sets;
+    int64_t inputs;
+    const float* levels;           // repeated until they are 256
+    const float* scales;           // [scale][set][lane]
+    const int32_t* scale_of_input; // null: the first for all
+    float* panel;
+};
+
+// y = limit(factor * total + bias); the totals may be y itself.
+struct FloatFinish {
+    const float* totals;
+    int64_t totals_stride;
+    int64_t num_pixels;
+    int64_t outputs;
+    const float* factor;           // or null
+    const float* bias;             // or null
+    float low, high;               // NaN stays NaN
+    float* y;
+    int64_t y_stride;
+};
+
+struct FloatKernels {
+    void (*dot_floats)(const FloatJob& job);
+    void (*dot_channels)(const ChannelJob& job);
+    void (*expand_levels)(const LevelJob& job);
+    void (*finish_floats)(const FloatFinish& job);
+};
+
+extern const FloatKernels PORTABLE_FLOATS;
+namespace avx2 {
+extern const FloatKernels FLOATS;
+}
+namespace avx512 {
+extern const FloatKernels FLOATS;
+}
+
+}  // namespace binaryrelax

@@ -1,0 +1,75 @@
+// The two kinds of layers in float32: dense ones, and those in which every output reads one channel.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+
+#include "float_operations.hpp"
+#include "float_weights.hpp"
+
+namespace binaryrelax {
+
+class FloatProduct {
+  public:
+    virtual ~FloatProduct() = default;
+    virtual int64_t units(const Shape& out) const = 0;
+    virtual void run(const ConstMap& x, const Map& y, int64_t unit) const = 0;
+    virtual int64_t bytes() const = 0;
+};
+
+std::unique_ptr<FloatProduct> make_dense_floats(const Operation& operation, const NetworkFile& file,
+                                                const FloatKernels& kernels);
+std::unique_ptr<FloatProduct> make_depthwise_floats(const Operation& operation, const NetworkFile& file,
+                                                    const FloatKernels& kernels);
+
+constexpr int64_t FLOAT_UNITS = 32;  // wanted of a layer, so that 16 threads have work
+
+inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// What the taps of a kernel read along one axis: from output * stride - before, `dilation` apart.
+struct Reach {
+    int64_t kernel, stride, dilation, before, after;
+
+    Reach(const Operation& operation, const WeightSource& source, int axis)
+        : kernel(source.shape().size() == 4 ? source.shape()[static_cast<size_t>(2 + axis)] : 1),
+          stride(operation.stride[axis]),
+          dilation(operation.dilation[axis]),
+          before(operation.padding[2 * axis]),
+          after(operation.padding[2 * axis + 1]) {}
+
+    int64_t first_input(int64_t output) const { return output * stride - before; }
+    // Inputs that so many outputs read, padding included.
+    int64_t field(int64_t outputs) const { return (outputs - 1) * stride + dilation * (kernel - 1) + 1; }
+    bool is_plain() const { return kernel == 1 && stride == 1 && before == 0 && after == 0; }
+};
+
+// Outputs come in bands of rows, each of one image.
+struct Bands {
+    int64_t height, rows, per_image;
+
+    Bands(int64_t height, int64_t rows)
+        : height(height), rows(std::max<int64_t>(1, std::min(rows, height))), per_image(divide_up(height, this->rows)) {}
+    int64_t first_row(int64_t band) const { return band % per_image * rows; }
+    int64_t num_rows(int64_t band) const { return std::min(rows, height - first_row(band)); }
+    int64_t image(int64_t band) const { return band / per_image; }
+};
+
+// How sums become outputs.
+class FloatEpilogue {
+  public:
+    FloatEpilogue(const Operation& operation, const NetworkFile& file, const FloatKernels& kernels, int64_t outputs);
+    // Writes `count` outputs from `first_output` on of each pixel; y is where the first pixel starts.
+    void finish(const float* totals, int64_t totals_stride, int64_t num_pixels, int64_t first_output, int64_t count,
+                float* y) const;
+
+  private:
+    const Activation& activation_;
+    const FloatKernels& kernels_;
+    const int64_t outputs_;
+    const float *factor_, *bias_;
+    float low_, high_;
+    bool is_limit_;  // whether the activation is no more than limits
+};
+
+}  // namespace binaryrelax
