@@ -1,4 +1,4 @@
-"""CPU kernels for matrices and convolutions with 1-bit and ternary weights."""
+"""Networks with 1-bit and ternary weights on a CPU: whole ones, and the kernels beneath."""
 
 from ._native import (
     PackedFilters as PackedFilters,
@@ -6,3 +6,4 @@ from ._native import (
     __version__ as __version__,
     instruction_sets as instruction_sets,
 )
+from .network import Network as Network, load as load

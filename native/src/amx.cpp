@@ -20,6 +20,9 @@ struct alignas(64) TileConfig {
     uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
 
+// Not on the stack: compilers believe that only its first bytes are read, and leave out the others.
+const TileConfig CONFIG;
+
 // Tiles 0 to 3 hold sums of [upper or lower rows][first or second set], 4 and 5 rows, 6 and 7 weights.
 template <bool TWO_ROWS, bool TWO_SETS>
 void multiply(const RowsJob& job, int first_row, int first_set) {
@@ -96,6 +99,72 @@ void expand(const uint32_t* words, int sets, int64_t quads, int bits, int8_t* pa
     bits == 1 ? expand_codes<1>(words, sets, quads, panel) : expand_codes<2>(words, sets, quads, panel);
 }
 
+void enter() {
+    _tile_loadconfig(&CONFIG);
+}
+
+void leave() { _tile_release(); }
+
+namespace {
+
+// Up to two groups of pixels times one or two sets. Tiles 0 to 3 hold sums of [group][set], 4 and 5 pixels, 6 and
+// 7 weights.
+template <bool TWO_GROUPS, bool TWO_SETS>
+void multiply_groups(const ChunkJob& job, int first_pixel, int first_set) {
+    const int64_t weights_stride = job.sets * LANES * 4, totals_stride = PANEL * 4;
+    const uint8_t* upper = job.pixels[first_pixel];
+    const uint8_t* lower = TWO_GROUPS ? job.pixels[first_pixel + GROUP] : nullptr;
+    const int8_t* weights = job.panel + first_set * LANES * 4;
+    int32_t* totals = job.totals + first_pixel * PANEL + first_set * LANES;
+    if (job.first) {
+        _tile_zero(0);
+        if (TWO_SETS) _tile_zero(1);
+        if (TWO_GROUPS) _tile_zero(2);
+        if (TWO_GROUPS && TWO_SETS) _tile_zero(3);
+    } else {
+        _tile_loadd(0, totals, totals_stride);
+        if (TWO_SETS) _tile_loadd(1, totals + LANES, totals_stride);
+        if (TWO_GROUPS) _tile_loadd(2, totals + GROUP * PANEL, totals_stride);
+        if (TWO_GROUPS && TWO_SETS) _tile_loadd(3, totals + GROUP * PANEL + LANES, totals_stride);
+    }
+    for (int64_t step = 0; step < job.steps; ++step, weights += TILE_QUADS * weights_stride) {
+        const int64_t offset = job.offsets[step];
+        _tile_loadd(4, upper + offset, job.pixel_stride);
+        _tile_loadd(6, weights, weights_stride);
+        _tile_dpbusd(0, 4, 6);
+        if (TWO_SETS) {
+            _tile_loadd(7, weights + LANES * 4, weights_stride);
+            _tile_dpbusd(1, 4, 7);
+        }
+        if (TWO_GROUPS) {
+            _tile_loadd(5, lower + offset, job.pixel_stride);
+            _tile_dpbusd(2, 5, 6);
+        }
+        if (TWO_GROUPS && TWO_SETS) _tile_dpbusd(3, 5, 7);
+    }
+    _tile_stored(0, totals, totals_stride);
+    if (TWO_SETS) _tile_stored(1, totals + LANES, totals_stride);
+    if (TWO_GROUPS) _tile_stored(2, totals + GROUP * PANEL, totals_stride);
+    if (TWO_GROUPS && TWO_SETS) _tile_stored(3, totals + GROUP * PANEL + LANES, totals_stride);
+}
+
+}  // namespace
+
+void multiply(const ChunkJob& job) {
+    for (int pixel = 0; pixel < job.num_pixels; pixel += 2 * GROUP) {
+        const bool two_groups = job.num_pixels - pixel > GROUP;
+        for (int set = 0; set < job.sets; set += 2) {
+            if (set + 1 < job.sets) {
+                two_groups ? multiply_groups<true, true>(job, pixel, set)
+                           : multiply_groups<false, true>(job, pixel, set);
+            } else {
+                two_groups ? multiply_groups<true, false>(job, pixel, set)
+                           : multiply_groups<false, false>(job, pixel, set);
+            }
+        }
+    }
+}
+
 void dot_rows(const RowsJob& job) {
     for (int row = 0; row < job.num_rows; ++row) {
         for (int set = 0; set < job.sets; ++set) {
@@ -103,8 +172,7 @@ void dot_rows(const RowsJob& job) {
             _mm512_storeu_si512(job.totals + row * PANEL + set * LANES, correction);
         }
     }
-    const TileConfig config;
-    _tile_loadconfig(&config);
+    _tile_loadconfig(&CONFIG);
     for (int row = 0; row < job.num_rows; row += 2 * TILE_ROWS) {
         multiply_rows(job, row, row + TILE_ROWS < job.num_rows);
     }

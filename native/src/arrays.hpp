@@ -8,6 +8,7 @@
 #include <initializer_list>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 namespace binaryrelax {
 
@@ -35,6 +36,12 @@ class Array {
     const uint8_t* bytes() const { return static_cast<const uint8_t*>(array_.data()); }
     const float* floats() const { return static_cast<const float*>(array_.data()); }
     float* writable_floats() const { return static_cast<float*>(array_.data()); }
+
+    std::vector<int64_t> sizes() const {
+        std::vector<int64_t> found;
+        for (size_t i = 0; i < array_.ndim(); ++i) found.push_back(static_cast<int64_t>(array_.shape(i)));
+        return found;
+    }
 
     std::string shape() const {
         std::string text = "of shape (";

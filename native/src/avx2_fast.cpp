@@ -1,6 +1,7 @@
 // Fast mode with AVX2: `vpmaddubsw` adds products of bytes in pairs; their 16-bit sums are widened before they
 // can overflow.
 #include "avx2.hpp"
+#include "network_loops.hpp"
 #include "signed_sums.hpp"
 
 namespace binaryrelax {
@@ -76,7 +77,7 @@ constexpr int64_t QUADS_PER_WIDENING = 64;
 template <int PIXELS>
 void dot_bytes_half(const ByteJob& job, int half) {
     __m256i sums[PIXELS];
-    UNROLL for (int pixel = 0; pixel < PIXELS; ++pixel) sums[pixel] = load(job.corrections + half * HALF);
+    UNROLL for (int pixel = 0; pixel < PIXELS; ++pixel) sums[pixel] = load(job.start + pixel * job.start_stride + half * HALF);
     const int8_t* weights = job.panel + half * HALF * 4;
     for (int64_t quad = 0; quad < job.quads;) {
         const int64_t end = smaller(quad + QUADS_PER_WIDENING, job.quads);
@@ -171,6 +172,16 @@ void finish_fast(const int32_t* totals, const FinishJob& job) {
             y[i] = sum * job.scale[i] + (job.bias ? job.bias[i] : 0.0f);
         }
     }
+}
+
+void multiply(const ChunkJob& job) { multiply_by_pixels(job, dot_bytes); }
+
+void multiply_depthwise(const DepthwiseJob& job) { depthwise_loops(job); }
+
+void write_outputs(const OutputJob& job) { write_outputs_loops(job); }
+
+void quantize(const float* x, int64_t count, float inverse, float zero, uint8_t* out) {
+    quantize_loops(x, count, inverse, zero, out);
 }
 
 }  // namespace avx2

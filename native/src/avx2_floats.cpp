@@ -87,6 +87,15 @@ void dot_last_channels(const ChannelJob& job, int64_t pixel, int64_t first_chann
     }
 }
 
+template <int PIXELS>
+void dot_last_pixels(const ChannelJob& job, int64_t pixel, int64_t channels) {
+    if (job.num_pixels - pixel == PIXELS) {
+        for (int64_t channel = 0; channel < channels; channel += HALF) dot_lanes<PIXELS>(job, pixel, channel);
+    } else if constexpr (PIXELS > 1) {
+        dot_last_pixels<PIXELS - 1>(job, pixel, channels);
+    }
+}
+
 void dot_channels(const ChannelJob& job) {
     constexpr int PIXELS = 8;
     const int64_t whole = job.channels / HALF * HALF;
@@ -94,9 +103,7 @@ void dot_channels(const ChannelJob& job) {
     for (; pixel + PIXELS <= job.num_pixels; pixel += PIXELS) {
         for (int64_t channel = 0; channel < whole; channel += HALF) dot_lanes<PIXELS>(job, pixel, channel);
     }
-    for (; pixel < job.num_pixels; ++pixel) {
-        for (int64_t channel = 0; channel < whole; channel += HALF) dot_lanes<1>(job, pixel, channel);
-    }
+    if (pixel < job.num_pixels) dot_last_pixels<PIXELS - 1>(job, pixel, whole);
     for (pixel = 0; whole < job.channels && pixel < job.num_pixels; ++pixel) dot_last_channels(job, pixel, whole);
 }
 

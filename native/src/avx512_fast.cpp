@@ -71,7 +71,7 @@ struct DotBytes {
         UNROLL for (int pixel = 0; pixel < PIXELS; ++pixel) {
             pixels[pixel] = job.pixels[pixel];
             UNROLL for (int set = 0; set < SETS; ++set) {
-                sums[pixel][set] = _mm512_loadu_si512(job.corrections + set * LANES);
+                sums[pixel][set] = _mm512_loadu_si512(job.start + pixel * job.start_stride + set * LANES);
             }
         }
         const int8_t* weights = job.panel;

@@ -90,6 +90,17 @@ void dot_lanes(const ChannelJob& job, int64_t pixel, int64_t channel, __mmask16 
     UNROLL for (int i = 0; i < PIXELS; ++i) _mm512_mask_storeu_ps(y + i * job.y_stride, lanes, sums[i]);
 }
 
+template <int PIXELS>
+void dot_last_pixels(const ChannelJob& job, int64_t pixel) {
+    if (job.num_pixels - pixel == PIXELS) {
+        for (int64_t channel = 0; channel < job.channels; channel += LANES) {
+            dot_lanes<PIXELS>(job, pixel, channel, first_lanes(job.channels - channel));
+        }
+    } else if constexpr (PIXELS > 1) {
+        dot_last_pixels<PIXELS - 1>(job, pixel);
+    }
+}
+
 void dot_channels(const ChannelJob& job) {
     constexpr int PIXELS = 8;
     int64_t pixel = 0;
@@ -98,11 +109,7 @@ void dot_channels(const ChannelJob& job) {
             dot_lanes<PIXELS>(job, pixel, channel, first_lanes(job.channels - channel));
         }
     }
-    for (; pixel < job.num_pixels; ++pixel) {
-        for (int64_t channel = 0; channel < job.channels; channel += LANES) {
-            dot_lanes<1>(job, pixel, channel, first_lanes(job.channels - channel));
-        }
-    }
+    if (pixel < job.num_pixels) dot_last_pixels<PIXELS - 1>(job, pixel);
 }
 
 // The levels are repeated, so that bits above the code's do not matter to a permutation of 16.

@@ -15,6 +15,7 @@
 
 #include "arrays.hpp"
 #include "dispatch.hpp"
+#include "network_bindings.hpp"
 #include "packed_filters.hpp"
 #include "packed_matrix.hpp"
 
@@ -256,6 +257,7 @@ std::vector<std::string> instruction_sets() {
 NB_MODULE(_native, module) {
     using namespace binaryrelax;
     module.attr("__version__") = BINARYRELAX_VERSION;
+    bind_network(module);
     module.def("instruction_sets", &instruction_sets, ABOUT_SETS);
 
     nb::class_<PackedMatrix>(module, "PackedMatrix", ABOUT_MATRIX)

@@ -11,6 +11,8 @@ namespace {
 constexpr int64_t BAND_BYTES = 1 << 18;           // of a padded band, to stay in a core's L2 cache
 constexpr int64_t MOST_PIXELS = 80 * FLOAT_PIXELS;  // of a band
 constexpr int64_t BLOCK = 10 * FLOAT_PIXELS;      // pixels that take their turn with a chunk of weights
+constexpr int64_t CHUNK = 96 * PANEL;             // weights that stay in the L1 cache
+constexpr int64_t LEAST_WORK = 1 << 17;           // products that make up for handing out a unit
 
 thread_local AlignedBuffer<float> thread_band;
 thread_local AlignedBuffer<float> thread_totals;
@@ -56,6 +58,9 @@ class DenseFloats : public FloatProduct {
         int64_t pixels() const { return rows * width; }
     };
 
+    // Inputs whose weights make a chunk, a multiple of 32.
+    static int64_t chunk_inputs(const FloatPanels::Panel& panel) { return CHUNK / (panel.sets * LANES); }
+
     int64_t num_panels() const { return static_cast<int64_t>(weights_.panels().size()); }
     int64_t channels() const { return inputs_in_group_ * groups_; }
 
@@ -72,7 +77,7 @@ class DenseFloats : public FloatProduct {
     Bands bands(const Shape& out) const;
     Field pad(const ConstMap& x, const Shape& shape, int64_t image, int64_t first_row, int64_t out_rows,
               int64_t out_width, int64_t group) const;
-    void find_runs(const Field& field) const;
+    void find_runs(const Field& field, int64_t chunk) const;
     void multiply(const Task& task, int64_t first_pixel, int64_t num_pixels) const;
 
     const FloatKernels& kernels_;
@@ -85,7 +90,9 @@ class DenseFloats : public FloatProduct {
 Bands DenseFloats::bands(const Shape& out) const {
     const int64_t width = std::max<int64_t>(1, out.width);
     const int64_t wanted = divide_up(FLOAT_UNITS, std::max<int64_t>(1, out.images * num_panels()));
-    const int64_t shared = std::max(divide_up(out.height, wanted), divide_up(FLOAT_PIXELS, width));
+    const int64_t row_work = width * weights_.inputs() * weights_.panels()[0].sets * LANES;
+    const int64_t least = std::max(divide_up(FLOAT_PIXELS, width), divide_up(LEAST_WORK, row_work));
+    const int64_t shared = std::max(divide_up(out.height, wanted), least);
     int64_t most = MOST_PIXELS / width;
     if (has_padding()) {
         const int64_t row_bytes = horizontal_.field(width) * inputs_in_group_ * int64_t{sizeof(float)};
@@ -104,10 +111,10 @@ void DenseFloats::run(const ConstMap& x, const Map& y, int64_t unit) const {
                     panel.group * inputs_in_group_,
                 in.width * in.channels, in.channels};
     if (has_padding()) field = pad(x, in, image, row, rows, out.width, panel.group);
-    find_runs(field);
+    find_runs(field, chunk_inputs(panel));
     const Task task{panel, field, rows, out.width, y.data + (image * out.height + row) * out.width * outputs_};
     // With one chunk the sums are outputs at once, and stay where they are.
-    const int64_t block = weights_.inputs() <= FLOAT_CHUNK ? FLOAT_PIXELS : BLOCK;
+    const int64_t block = weights_.inputs() <= chunk_inputs(panel) ? FLOAT_PIXELS : BLOCK;
     for (int64_t pixel = 0; pixel < task.pixels(); pixel += block) {
         multiply(task, pixel, std::min(block, task.pixels() - pixel));
     }
@@ -142,7 +149,7 @@ Field DenseFloats::pad(const ConstMap& x, const Shape& shape, int64_t image, int
 }
 
 // The inputs of an output as runs, cut where chunks end.
-void DenseFloats::find_runs(const Field& field) const {
+void DenseFloats::find_runs(const Field& field, int64_t chunk) const {
     std::vector<FloatRun>& runs = thread_runs;
     runs.clear();
     int64_t place = 0;
@@ -150,8 +157,8 @@ void DenseFloats::find_runs(const Field& field) const {
         int64_t offset = tap / horizontal_.kernel * vertical_.dilation * field.row_size +
                          tap % horizontal_.kernel * horizontal_.dilation * field.pixel_size;
         for (int64_t left = inputs_in_group_; left > 0;) {
-            const int64_t length = std::min(left, FLOAT_CHUNK - place % FLOAT_CHUNK);
-            const bool goes_on = place % FLOAT_CHUNK > 0 && runs.back().offset + runs.back().length == offset;
+            const int64_t length = std::min(left, chunk - place % chunk);
+            const bool goes_on = place % chunk > 0 && runs.back().offset + runs.back().length == offset;
             if (goes_on) {
                 runs.back().length += length;
             } else {
@@ -166,7 +173,7 @@ void DenseFloats::find_runs(const Field& field) const {
 
 void DenseFloats::multiply(const Task& task, int64_t first_pixel, int64_t num_pixels) const {
     float* totals = thread_totals.reserve(BLOCK * PANEL);
-    float* room = thread_weights.reserve(FLOAT_CHUNK * PANEL);
+    float* room = thread_weights.reserve(CHUNK);
     const FloatRun* run = thread_runs.data();
     const float* pixels[BLOCK];
     int64_t row = first_pixel / task.width, column = first_pixel % task.width;
@@ -177,8 +184,9 @@ void DenseFloats::multiply(const Task& task, int64_t first_pixel, int64_t num_pi
         column = 0;
         ++row;
     }
-    for (int64_t input = 0; input < weights_.inputs(); input += FLOAT_CHUNK) {
-        const int64_t count = std::min<int64_t>(FLOAT_CHUNK, weights_.inputs() - input);
+    const int64_t chunk_size = chunk_inputs(task.panel);
+    for (int64_t input = 0; input < weights_.inputs(); input += chunk_size) {
+        const int64_t count = std::min(chunk_size, weights_.inputs() - input);
         const float* chunk = weights_.chunk(kernels_, task.panel, input, count, room);
         int64_t num_runs = 0;
         for (int64_t covered = 0; covered < count; ++num_runs) covered += run[num_runs].length;

@@ -137,7 +137,7 @@ struct FastWork {
                    int32_t* totals) const {
         const Tiles& tiles = layer.groups[group];
         layer.kernels->dot_bytes({weights, tiles.panel_sets(panel), quads(), starts, offsets.data(), count,
-                                  tiles.corrections(panel), totals});
+                                  tiles.corrections(panel), 0, totals});
     }
 
     // Rows that already lie in memory as they are wanted are used there; others are put together first.

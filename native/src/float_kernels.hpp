@@ -7,7 +7,6 @@
 namespace binaryrelax {
 
 constexpr int FLOAT_PIXELS = 24;  // of a job; every register block divides it
-constexpr int FLOAT_CHUNK = 96;   // inputs whose weights for a panel stay in the L1 cache
 
 // Inputs that lie next to each other.
 struct FloatRun {

@@ -16,29 +16,25 @@ WeightSource::WeightSource(const Operation& operation, const NetworkFile& file) 
     } else {
         floats_ = &file.floats.at(operation.weight);
     }
-}
-
-int64_t WeightSource::inputs() const {
-    int64_t count = 1;
-    for (size_t i = 1; i < shape().size(); ++i) count *= shape()[i];
-    return count;
+    for (size_t i = 1; i < shape().size(); ++i) inputs_ *= shape()[i];
+    taps_ = inputs_ / shape()[1];
+    row_bytes_ = packed_ ? (inputs_ * packed_->bits + 7) / 8 : 0;
 }
 
 uint32_t WeightSource::code(int64_t output, int64_t input) const {
-    const int64_t row_bytes = (packed_->row_length() * packed_->bits + 7) / 8;
-    const uint8_t* row = packed_->codes.data() + output * row_bytes;
+    const uint8_t* row = packed_->codes.data() + output * row_bytes_;
     const int64_t bit = input * packed_->bits, byte = bit / 8;
-    const uint32_t next = byte + 1 < row_bytes ? row[byte + 1] : 0;
+    const uint32_t next = byte + 1 < row_bytes_ ? row[byte + 1] : 0;
     return (row[byte] | next << 8) >> bit % 8 & ((1u << packed_->bits) - 1);
 }
 
 float WeightSource::scale(int64_t output, int64_t input) const {
-    const int64_t per_scale = packed_->row_length() / packed_->scales_per_row;
+    const int64_t per_scale = inputs_ / packed_->scales_per_row;
     return packed_->scales[static_cast<size_t>(output * packed_->scales_per_row + input / per_scale)];
 }
 
 float WeightSource::weight(int64_t output, int64_t input) const {
-    if (!packed_) return floats_->values[static_cast<size_t>(output * inputs() + input)];
+    if (!packed_) return row(output)[input];
     return packed_->codebook[code(output, input)] * scale(output, input);
 }
 
@@ -84,11 +80,16 @@ void FloatPanels::divide_into_panels(int64_t outputs, int64_t groups, int64_t sc
     }
 }
 
+// A set at a time: its 16 rows are read side by side.
 void FloatPanels::copy_floats(const WeightSource& source, const Panel& panel) {
-    for (int64_t place = 0; place < inputs_; ++place) {
-        float* line = floats_.data() + panel.start + place * panel.sets * LANES;
-        const int64_t input = source.input_at(place);
-        for (int64_t i = 0; i < panel.outputs; ++i) line[i] = source.weight(panel.first_output + i, input);
+    for (int64_t first = 0; first < panel.outputs; first += LANES) {
+        const int64_t count = std::min<int64_t>(LANES, panel.outputs - first);
+        const float* rows = source.row(panel.first_output + first);
+        float* line = floats_.data() + panel.start + first;
+        for (int64_t place = 0; place < inputs_; ++place, line += panel.sets * LANES) {
+            const float* column = rows + source.input_at(place);
+            for (int64_t i = 0; i < count; ++i) line[i] = column[i * inputs_];
+        }
     }
 }
 

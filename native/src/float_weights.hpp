@@ -20,21 +20,23 @@ class WeightSource {
 
     const std::vector<int64_t>& shape() const { return packed_ ? packed_->shape : floats_->shape; }
     int64_t outputs() const { return shape()[0]; }
-    int64_t inputs() const;  // of an output
-    int64_t taps() const { return shape().size() == 4 ? shape()[2] * shape()[3] : 1; }
+    int64_t inputs() const { return inputs_; }  // of an output
+    int64_t taps() const { return taps_; }
     // The input at a place of the order of panels.
     int64_t input_at(int64_t place) const {
         const int64_t channels = shape()[1];
-        return place % channels * taps() + place / channels;
+        return taps_ == 1 ? place : place % channels * taps_ + place / channels;
     }
     const PackedTensor* packed() const { return packed_; }
     uint32_t code(int64_t output, int64_t input) const;
+    const float* row(int64_t output) const { return floats_->values.data() + output * inputs_; }  // of floats
     float scale(int64_t output, int64_t input) const;
     float weight(int64_t output, int64_t input) const;
 
   private:
     const PackedTensor* packed_ = nullptr;
     const FloatTensor* floats_ = nullptr;
+    int64_t inputs_ = 1, taps_ = 1, row_bytes_ = 0;
 };
 
 class FloatPanels {

@@ -9,11 +9,12 @@ namespace binaryrelax {
 // lies between two strides.
 struct Axis {
     int64_t kernel, stride, padding, dilation;
+    int64_t more_after = 0;  // padding at the end less that at the beginning
 
     int64_t span() const { return dilation * (kernel - 1) + 1; }
     // Zero or less where the kernel does not fit.
     int64_t outputs(int64_t inputs) const {
-        const int64_t room = inputs + 2 * padding - span();
+        const int64_t room = inputs + 2 * padding + more_after - span();
         return room < 0 ? 0 : room / stride + 1;
     }
     int64_t field(int64_t outputs) const { return kernel == 1 ? outputs : (outputs - 1) * stride + span(); }

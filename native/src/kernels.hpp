@@ -7,6 +7,8 @@
 
 #include <cstdint>
 
+#include "float_kernels.hpp"
+
 namespace binaryrelax {
 
 constexpr int LANES = 16;               // outputs in a set: the lanes of a 512-bit register
@@ -49,7 +51,8 @@ struct ByteJob {
     const uint8_t* const* pixels;  // activations, 128 meaning zero
     const int64_t* offsets;        // for each quad: bytes from the pixel's start to its four activations
     int num_pixels;                // 1 to MAX_PIXELS
-    const int32_t* corrections;    // [PANEL]: -128 times the sum of an output's weights
+    const int32_t* start;          // [num_pixels][PANEL]: what the sums start from, pixels `start_stride` apart
+    int64_t start_stride;
     int32_t* totals;               // [num_pixels][PANEL], overwritten
 };
 
@@ -67,6 +70,51 @@ struct RowsJob {
     int num_rows;                // a multiple of ROW_BLOCK
     const int32_t* corrections;
     int32_t* totals;             // [num_rows][PANEL], overwritten
+};
+
+// A whole network's layers, fast mode: some of the quads of a panel times the bytes of many pixels.
+constexpr int MOST_PIXELS = 128;    // of a job
+constexpr int GROUP = 16;           // pixels that an instruction set with tiles takes together
+
+struct ChunkJob {
+    const int8_t* panel;            // [quad][set][lane][4], values -1, 0, 1
+    int sets;
+    int64_t steps;                  // blocks of `quads_per_step` quads
+    const int64_t* offsets;         // for each step: bytes from a pixel's start to its activations
+    const uint8_t* const* pixels;   // [num_pixels]
+    int64_t pixel_stride;           // bytes from one pixel to the next in a group of 16
+    int num_pixels;                 // 1 to MOST_PIXELS
+    int32_t* totals;                // [num_pixels, rounded up to a group][PANEL]
+    bool first;                     // whether totals are written; else added to
+};
+
+// One weight for each channel and tap: totals[pixel][channel] = sum over taps of weight * x.
+struct DepthwiseJob {
+    const uint8_t* const* pixels;   // [num_pixels]; `channels` bytes are read at each tap
+    int num_pixels;
+    int64_t channels;               // 1 to PANEL
+    int64_t taps;
+    const int64_t* offsets;         // [taps]
+    const int8_t* weights;          // [tap][weights_stride]
+    int64_t weights_stride;
+    int32_t* totals;                // [num_pixels][PANEL]
+};
+
+// y = limit(factor * x_scale * (total + correction) + bias + added): written as bytes, rounded, or as floats.
+struct OutputJob {
+    const int32_t* totals;          // [num_pixels][PANEL]
+    int num_pixels;
+    int64_t outputs;                // of the panel
+    const int32_t* corrections;     // [outputs]
+    const float* factor;            // [outputs]
+    const float* bias;              // [outputs]
+    const float* x_scales;          // [num_pixels]; null: 1
+    const uint8_t* const* added_bytes;  // [num_pixels], or null: added = added_scale * byte
+    float added_scale;
+    const float* const* added_floats;   // [num_pixels], or null
+    float low, high;                // limits of y; NaN stays NaN in floats
+    uint8_t* const* bytes;          // [num_pixels], or null
+    float* const* floats;           // [num_pixels] where bytes is null
 };
 
 // y[pixel][output] = scale[output] * total[pixel][output] + bias[output]
@@ -106,6 +154,18 @@ struct Kernels {
 
     void (*finish_exact)(const double* totals, const FinishJob& job);
     void (*finish_fast)(const int32_t* totals, const FinishJob& job);
+
+    // Whole networks in fast mode.
+    int quads_per_step;              // that `multiply` takes at once
+    void (*enter)();                 // before and after `multiply` on a thread; or null
+    void (*leave)();
+    void (*multiply)(const ChunkJob& job);
+    void (*multiply_depthwise)(const DepthwiseJob& job);
+    void (*write_outputs)(const OutputJob& job);
+    // out = round(x * inverse + zero), between 0 and 255; NaN becomes `zero`
+    void (*quantize)(const float* x, int64_t count, float inverse, float zero, uint8_t* out);
+
+    const FloatKernels* floats;  // layers whose weights are floats
 };
 
 extern const Kernels PORTABLE_KERNELS;

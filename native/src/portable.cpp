@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "network_loops.hpp"
 #include "signed_sums.hpp"
 
 namespace binaryrelax {
@@ -106,7 +107,7 @@ void expand(const uint32_t* words, int sets, int64_t quads, int bits, int8_t* pa
 void dot_bytes(const ByteJob& job) {
     for (int pixel = 0; pixel < job.num_pixels; ++pixel) {
         int32_t* totals = job.totals + pixel * PANEL;
-        for (int output = 0; output < job.sets * LANES; ++output) totals[output] = job.corrections[output];
+        for (int output = 0; output < job.sets * LANES; ++output) totals[output] = job.start[pixel * job.start_stride + output];
         const int8_t* weights = job.panel;
         for (int64_t quad = 0; quad < job.quads; ++quad) {
             const uint8_t* x = job.pixels[pixel] + job.offsets[quad];
@@ -135,10 +136,14 @@ void finish_fast(const int32_t* totals, const FinishJob& job) {
     }
 }
 
+void multiply(const ChunkJob& job) { multiply_by_pixels(job, dot_bytes); }
+
 }  // namespace
 
 const Kernels PORTABLE_KERNELS = {"portable", build_tables, look_up, largest_magnitude, to_bytes, shuffle,
                                   dot_codes, expand, dot_bytes, nullptr,
-                                  add_signed_floats, add_signed_bytes, finish_exact, finish_fast};
+                                  add_signed_floats, add_signed_bytes, finish_exact, finish_fast,
+                                  1, nullptr, nullptr, multiply, depthwise_loops, write_outputs_loops,
+                                  quantize_loops, &PORTABLE_FLOATS};
 
 }  // namespace binaryrelax

@@ -19,20 +19,12 @@ namespace {
 // long before they go to sleep: long enough for the next layer of a network, short enough not to be noticed.
 constexpr std::chrono::microseconds PATIENCE{100};
 
-void relax_cpu() {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#else
-    std::this_thread::yield();
-#endif
-}
-
 // Looks at `condition` until it holds or patience ends.
 template <typename Condition>
 void watch(Condition condition) {
     const auto deadline = std::chrono::steady_clock::now() + PATIENCE;
     while (!condition()) {
-        for (int i = 0; i < 32 && !condition(); ++i) relax_cpu();
+        for (int i = 0; i < 32 && !condition(); ++i) rest_cpu();
         if (std::chrono::steady_clock::now() > deadline) return;
     }
 }
@@ -146,6 +138,16 @@ ThreadPool& pool() {
 }
 
 }  // namespace
+
+void rest_cpu() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#else
+    std::this_thread::yield();
+#endif
+}
+
+void yield_cpu() { std::this_thread::yield(); }
 
 void run_in_threads(int threads, void (*work)(void*), void* context) {
     if (threads > 1 && pool().try_run(threads - 1, work, context)) return;

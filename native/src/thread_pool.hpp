@@ -16,6 +16,10 @@ void run_in_threads(int threads, Work& work) {
     run_in_threads(threads, [](void* context) { (*static_cast<Work*>(context))(); }, &work);
 }
 
+// What a thread does between two looks at something that is about to happen; and where it has looked for long.
+void rest_cpu();
+void yield_cpu();
+
 // Hands out the numbers 0 to count - 1 in runs of `run`, each once, to whichever thread asks.
 class Shares {
   public:

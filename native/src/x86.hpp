@@ -8,6 +8,7 @@
 
 // Arrays of registers stay in registers only if every loop over them is unrolled.
 #define UNROLL _Pragma("GCC unroll 8")
+#define UNROLL_ALL _Pragma("GCC unroll 16")
 
 namespace binaryrelax {
 
@@ -27,7 +28,11 @@ constexpr int WORDS_AHEAD = 2 * BYTES_AHEAD / 4;
     void dot_bytes(const ByteJob& job);                                                                     \
     void add_signed(const float* x, const int8_t* weights, int64_t count, float* sums);                     \
     void add_signed(const int8_t* x, const int8_t* weights, int64_t count, int32_t* sums);                  \
-    void finish_fast(const int32_t* totals, const FinishJob& job);
+    void finish_fast(const int32_t* totals, const FinishJob& job);                                          \
+    void multiply(const ChunkJob& job);                                                                     \
+    void multiply_depthwise(const DepthwiseJob& job);                                                       \
+    void write_outputs(const OutputJob& job);                                                               \
+    void quantize(const float* x, int64_t count, float inverse, float zero, uint8_t* out);
 
 namespace avx2 {
 DECLARE_KERNELS
@@ -38,6 +43,9 @@ DECLARE_KERNELS
 namespace amx {
 void expand(const uint32_t* words, int sets, int64_t quads, int bits, int8_t* panel);
 void dot_rows(const RowsJob& job);
+void enter();
+void leave();
+void multiply(const ChunkJob& job);
 }
 
 }  // namespace binaryrelax

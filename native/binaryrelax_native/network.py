@@ -1,0 +1,125 @@
+"""A whole network in one call: numpy in, numpy out."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _native
+
+Array = npt.NDArray[np.float32]
+DEFAULT_MEMORY = 8 << 30  # bytes; a file may ask for images of any size
+
+
+class Network:
+    """A network that ``load`` has read. It never changes; any number of threads may call it.
+
+    Attributes:
+        mode: "fast" (activations in 8 bits) or "exact" (in float32).
+        input_shapes: of the example that it was exported with, without the batch.
+        about: what the writer of the file said about it.
+        threads: how many threads a call uses at most.
+        instruction_set: which of ``instruction_sets()`` it runs.
+        nbytes: bytes of memory that its weights take.
+    """
+
+    def __init__(self, path: Path, native: _native.Network) -> None:
+        self._path, self._native = path, native
+        self.mode: str = native.mode
+        self.input_shapes = [tuple(shape) for shape in native.inputs]
+        self.about: dict[str, str] = native.about
+        self.threads: int = native.threads
+        self.instruction_set: str = native.instruction_set
+        self.nbytes: int = native.nbytes
+
+    def __call__(self, *inputs: npt.ArrayLike) -> Any:
+        """The outputs for a batch: an array, or a tuple of them where the network gives several.
+
+        Args:
+            inputs: images (N, C, H, W) or vectors (N, F), as the network takes them. N, and H and W
+                where the network allows, may change from call to call. Other types become float32.
+
+        Raises:
+            ValueError: they do not fit the network.
+        """
+        arrays = [_as_floats(x) for x in inputs]
+        outputs = self._outputs(arrays)
+        self._native.run(arrays, outputs)
+        return outputs[0] if self._native.gives_one else tuple(outputs)
+
+    def run_time_ms(self, *inputs: npt.ArrayLike, repetitions: int = 20) -> float:
+        """The least time of several calls with these inputs, in milliseconds."""
+        arrays = [_as_floats(x) for x in inputs]
+        outputs = self._outputs(arrays)
+        times = []
+        for _ in range(repetitions + 1):  # the first makes the plan
+            start = perf_counter()
+            self._native.run(arrays, outputs)
+            times.append(perf_counter() - start)
+        return 1e3 * min(times)
+
+    def profile(self, *inputs: npt.ArrayLike) -> list[tuple[str, float]]:
+        """What each step takes in one thread, in milliseconds: (name, time) in their order."""
+        arrays = [_as_floats(x) for x in inputs]
+        outputs = self._outputs(arrays)
+        self._native.run(arrays, outputs)
+        steps = self._native.profile(arrays, outputs)
+        return [(name, 1e3 * seconds) for name, seconds in steps]
+
+    def memory(self, *shapes: tuple[int, ...]) -> int:
+        """Bytes that a call needs for activations, for inputs of these shapes, batch included."""
+        return self._native.memory([list(shape) for shape in shapes])
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(str(("N", *shape)) for shape in self.input_shapes)
+        return f"Network({str(self._path)!r}, mode={self.mode!r}, inputs={shapes})"
+
+    def _outputs(self, arrays: list[Array]) -> list[Array]:
+        shapes = self._native.output_shapes([list(array.shape) for array in arrays])
+        return [np.empty(shape, np.float32) for shape in shapes]
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    threads: int | None = None,
+    instruction_set: str | None = None,
+    most_memory: int = DEFAULT_MEMORY,
+) -> Network:
+    """Reads a network that ``binaryrelax.export_native`` has written.
+
+    Args:
+        path: of the file. It is checked, digests too, before any of it is used; no code is run.
+        threads: how many threads a call uses at most; as many as there are CPUs if not given.
+        instruction_set: one of ``instruction_sets()``; the best if not given.
+        most_memory: bytes that activations of a call may take.
+
+    Raises:
+        ValueError: the file is not one, was changed, or says something impossible.
+        OSError: it cannot be read.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; give the file in it")
+    data = np.frombuffer(path.read_bytes(), np.uint8)
+    count = _num_cpus() if threads is None else threads
+    try:
+        native = _native.Network(data, count, instruction_set, most_memory)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    return Network(path, native)
+
+
+def _as_floats(x: npt.ArrayLike) -> Array:
+    return np.ascontiguousarray(x, np.float32)
+
+
+def _num_cpus() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

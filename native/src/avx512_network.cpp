@@ -1,0 +1,145 @@
+// The loops of whole networks in fast mode with AVX-512 and VNNI.
+#include "avx512.hpp"
+#include "network_loops.hpp"
+
+namespace binaryrelax {
+namespace avx512 {
+namespace {
+
+// Enough sums to hide how long an addition takes, few enough to stay in the 32 registers.
+constexpr int MOST_SUMS[MAX_SETS] = {14, 20, 24, 24};
+constexpr int most_pixels(int sets) { return MOST_SUMS[sets - 1] / sets; }
+
+template <int PIXELS, int SETS>
+void multiply_pixels(const ChunkJob& job, int first_pixel) {
+    const uint8_t* pixels[PIXELS];
+    __m512i sums[PIXELS][SETS];
+    int32_t* totals = job.totals + first_pixel * PANEL;
+    UNROLL_ALL for (int pixel = 0; pixel < PIXELS; ++pixel) {
+        pixels[pixel] = job.pixels[first_pixel + pixel];
+        UNROLL for (int set = 0; set < SETS; ++set) {
+            sums[pixel][set] = job.first ? _mm512_setzero_si512()
+                                         : _mm512_loadu_si512(totals + pixel * PANEL + set * LANES);
+        }
+    }
+    const int8_t* weights = job.panel;
+    for (int64_t quad = 0; quad < job.steps; ++quad, weights += SETS * LANES * 4) {
+        const int64_t offset = job.offsets[quad];
+        __m512i four[SETS];
+        UNROLL for (int set = 0; set < SETS; ++set) four[set] = _mm512_loadu_si512(weights + set * LANES * 4);
+        UNROLL_ALL for (int pixel = 0; pixel < PIXELS; ++pixel) {
+            int32_t x;
+            __builtin_memcpy(&x, pixels[pixel] + offset, sizeof x);
+            const __m512i activations = _mm512_set1_epi32(x);
+            UNROLL for (int set = 0; set < SETS; ++set) {
+                sums[pixel][set] = _mm512_dpbusd_epi32(sums[pixel][set], activations, four[set]);
+            }
+        }
+    }
+    UNROLL_ALL for (int pixel = 0; pixel < PIXELS; ++pixel) {
+        UNROLL for (int set = 0; set < SETS; ++set) {
+            _mm512_storeu_si512(totals + pixel * PANEL + set * LANES, sums[pixel][set]);
+        }
+    }
+}
+
+using Multiply = void (*)(const ChunkJob&, int);
+
+template <int SETS, int PIXELS = 1>
+Multiply multiply_of(int pixels) {
+    if (pixels == PIXELS) return multiply_pixels<PIXELS, SETS>;
+    if constexpr (PIXELS < most_pixels(SETS)) return multiply_of<SETS, PIXELS + 1>(pixels);
+    return nullptr;
+}
+
+Multiply multiply_of(int sets, int pixels) {
+    switch (sets) {
+        case 1: return multiply_of<1>(pixels);
+        case 2: return multiply_of<2>(pixels);
+        case 3: return multiply_of<3>(pixels);
+        default: return multiply_of<4>(pixels);
+    }
+}
+
+// y[16 outputs] of a pixel.
+inline __m512 outputs_of(const OutputJob& job, int pixel, int64_t i, __mmask16 lanes, __m512 x_scale) {
+    const __m512i total = _mm512_maskz_loadu_epi32(lanes, job.totals + pixel * PANEL + i);
+    const __m512i sum = _mm512_add_epi32(total, _mm512_maskz_loadu_epi32(lanes, job.corrections + i));
+    const __m512 value = _mm512_mul_ps(_mm512_cvtepi32_ps(sum), x_scale);
+    __m512 y = _mm512_fmadd_ps(value, _mm512_maskz_loadu_ps(lanes, job.factor + i),
+                               _mm512_maskz_loadu_ps(lanes, job.bias + i));
+    if (job.added_bytes) {
+        const __m128i bytes = _mm_maskz_loadu_epi8(lanes, job.added_bytes[pixel] + i);
+        const __m512 added = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes));
+        y = _mm512_fmadd_ps(added, _mm512_set1_ps(job.added_scale), y);
+    }
+    if (job.added_floats) y = _mm512_add_ps(y, _mm512_maskz_loadu_ps(lanes, job.added_floats[pixel] + i));
+    return y;
+}
+
+}  // namespace
+
+void multiply(const ChunkJob& job) {
+    const int most = most_pixels(job.sets);
+    for (int pixel = 0; pixel < job.num_pixels; pixel += most) {
+        const int left = job.num_pixels - pixel;
+        multiply_of(job.sets, left < most ? left : most)(job, pixel);
+    }
+}
+
+// 16-bit sums of 32 channels: 128 taps of 255 fit.
+void multiply_depthwise(const DepthwiseJob& job) {
+    if (job.taps > 128) return depthwise_loops(job);
+    for (int pixel = 0; pixel < job.num_pixels; ++pixel) {
+        for (int64_t i = 0; i < job.channels; i += 2 * LANES) {
+            const int64_t left = job.channels - i;
+            const __mmask32 lanes = left >= 32 ? ~__mmask32{0} : (__mmask32{1} << left) - 1;
+            __m512i sums = _mm512_setzero_si512();
+            for (int64_t tap = 0; tap < job.taps; ++tap) {
+                const __m256i x = _mm256_maskz_loadu_epi8(lanes, job.pixels[pixel] + job.offsets[tap] + i);
+                const __m256i w = _mm256_maskz_loadu_epi8(lanes, job.weights + tap * job.weights_stride + i);
+                const __m512i products = _mm512_mullo_epi16(_mm512_cvtepu8_epi16(x), _mm512_cvtepi8_epi16(w));
+                sums = _mm512_add_epi16(sums, products);
+            }
+            int32_t* totals = job.totals + pixel * PANEL + i;
+            _mm512_storeu_si512(totals, _mm512_cvtepi16_epi32(_mm512_castsi512_si256(sums)));
+            if (left > LANES) {
+                _mm512_storeu_si512(totals + LANES, _mm512_cvtepi16_epi32(_mm512_extracti64x4_epi64(sums, 1)));
+            }
+        }
+    }
+}
+
+void write_outputs(const OutputJob& job) {
+    const __m512 low = _mm512_set1_ps(job.low), high = _mm512_set1_ps(job.high);
+    const __m512i zero = _mm512_setzero_si512();
+    for (int pixel = 0; pixel < job.num_pixels; ++pixel) {
+        const __m512 x_scale = _mm512_set1_ps(job.x_scales ? job.x_scales[pixel] : 1.0f);
+        for (int64_t i = 0; i < job.outputs; i += LANES) {
+            const __mmask16 lanes = first_lanes(job.outputs - i);
+            // With the limit first, NaN in the second place stays.
+            const __m512 y = _mm512_min_ps(high, _mm512_max_ps(low, outputs_of(job, pixel, i, lanes, x_scale)));
+            if (job.bytes) {
+                const __m512i rounded = _mm512_max_epi32(_mm512_cvtps_epi32(y), zero);
+                _mm_mask_storeu_epi8(job.bytes[pixel] + i, lanes, _mm512_cvtusepi32_epi8(rounded));
+            } else {
+                _mm512_mask_storeu_ps(job.floats[pixel] + i, lanes, y);
+            }
+        }
+    }
+}
+
+void quantize(const float* x, int64_t count, float inverse, float zero, uint8_t* out) {
+    const __m512 factor = _mm512_set1_ps(inverse), shift = _mm512_set1_ps(zero), most = _mm512_set1_ps(255.0f);
+    for (int64_t i = 0; i < count; i += LANES) {
+        const __mmask16 lanes = first_lanes(count - i);
+        const __m512 y = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(lanes, x + i), factor, shift);
+        const __mmask16 is_nan = _mm512_cmp_ps_mask(y, y, _CMP_UNORD_Q);
+        const __m512 safe = _mm512_min_ps(_mm512_mask_mov_ps(y, is_nan, shift), most);
+        const __m512i rounded = _mm512_max_epi32(_mm512_cvtps_epi32(safe), _mm512_setzero_si512());
+        _mm_mask_storeu_epi8(out + i, lanes, _mm512_cvtusepi32_epi8(rounded));
+    }
+}
+
+}  // namespace avx512
+}  // namespace binaryrelax

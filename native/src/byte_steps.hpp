@@ -1,0 +1,76 @@
+// The steps of a plan that read or write activations as bytes.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "network_layers.hpp"
+#include "plan.hpp"
+
+namespace binaryrelax {
+
+// A value kept as bytes: where, and what a byte of it stands for. The border and the bytes between channels and record
+// hold the byte of zero.
+struct ByteMap {
+    int buffer = -1;
+    ByteLayout layout;
+    Shape shape;
+    int zero = 0;
+    float scale = 0.0f;  // where `scales` is -1
+    int scales = -1;     // buffer: a float for each image, NaN where the image is not finite
+};
+
+// A value kept as floats, NHWC; or as the caller gave it, NCHW, where `input` is not -1.
+struct FloatMap {
+    int buffer = -1;
+    int input = -1;
+    Shape shape;
+};
+
+constexpr int64_t PIECES = 8;  // of an image, that the search for its largest magnitude is shared by
+
+// Units of images: border, and bytes behind the channels.
+void fill_border(const Bound& bound, const ByteMap& map, int64_t image);
+
+// The largest magnitude of each piece of each image, as the bits of a float: [image][PIECES].
+Step measure_step(const std::string& name, const FloatMap& from, int magnitudes, const Kernels& kernels);
+
+// Floats as bytes. With `magnitudes`, every image gets a scale of its own; else the map has one, and images with
+// values that are not finite are marked in `poison`.
+Step quantize_step(const std::string& name, const FloatMap& from, const ByteMap& to, int magnitudes, int poison,
+                   const Kernels& kernels);
+
+// Bytes as floats.
+Step dequantize_step(const std::string& name, const ByteMap& from, const FloatMap& to);
+
+// What each pixel of a layer's output reads, in rows: [group][pixel][layer.gathered_bytes()].
+Step gather_step(const std::string& name, const ByteLayer& layer, const ByteMap& from, Shape output, int rows);
+int64_t gathered_size(const ByteLayer& layer, Shape output);
+
+// How a layer finds its activations.
+enum class Access {
+    Anywhere,  // pixel by pixel
+    Rows,      // pixels of an output row lie at equal distances
+    Matrix,    // all pixels lie at equal distances: nothing but one tap
+    Gathered   // rows that were gathered
+};
+Access access_of(const ByteLayer& layer, const ByteLayout& layout, Shape output);
+// Whether it will be Gathered whatever the border is.
+bool will_gather(const ByteLayer& layer, Shape output);
+
+struct Target {
+    const ByteMap* bytes = nullptr;   // one of the two
+    const FloatMap* floats = nullptr;
+};
+struct Added {
+    const ByteMap* bytes = nullptr;   // one of the two, or neither
+    const FloatMap* floats = nullptr;
+};
+Step multiply_step(const std::string& name, const OperationLayer& layer, const ByteMap& from, int rows, Access access,
+                   Added added, Target to, Shape output, int threads);
+
+// Max pooling, slicing and padding of bytes that keep their code.
+Step move_bytes_step(const std::string& name, const Operation& operation, const ByteMap& from, const ByteMap& to);
+Step average_bytes_step(const std::string& name, const ByteMap& from, const FloatMap& to);
+
+}  // namespace binaryrelax

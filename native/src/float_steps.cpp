@@ -1,0 +1,105 @@
+#include "float_steps.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <limits>
+#include <memory>
+
+namespace binaryrelax {
+namespace {
+
+constexpr int64_t VALUES_PER_UNIT = 1 << 14;
+
+ConstMap as_const(const Bound& bound, const FloatMap& map) { return {bound.at<const float>(map.buffer), map.shape}; }
+
+Map as_map(const Bound& bound, const FloatMap& map) { return {bound.at<float>(map.buffer), map.shape}; }
+
+// Rows that make a unit worth the while.
+int64_t rows_of_unit(const Shape& shape, int threads) {
+    const int64_t row = std::max<int64_t>(1, shape.width * shape.channels);
+    const int64_t shared = std::max<int64_t>(1, shape.rows() / (4 * threads));
+    return std::max<int64_t>(1, std::min(shared, std::max<int64_t>(1, VALUES_PER_UNIT / row)));
+}
+
+int64_t units_of(const Shape& shape, int64_t rows) { return (shape.rows() + rows - 1) / rows; }
+
+}  // namespace
+
+Step load_step(const std::string& name, const FloatMap& from, const FloatMap& to) {
+    const Shape shape = from.shape;
+    auto run = [=](const Bound& bound, int64_t row) {
+        const int64_t image = row / shape.height, y = row % shape.height, size = shape.height * shape.width;
+        const float* planes = bound.input(from.input) + image * size * shape.channels + y * shape.width;
+        float* out = bound.at<float>(to.buffer) + row * shape.width * shape.channels;
+        for (int64_t c = 0; c < shape.channels; ++c) {
+            for (int64_t x = 0; x < shape.width; ++x) out[x * shape.channels + c] = planes[c * size + x];
+        }
+    };
+    return {name + ": load", shape.rows(), {}, to.buffer, run};
+}
+
+Step store_step(const std::string& name, const FloatMap& from, int output, int poison) {
+    const Shape shape = from.shape;
+    auto run = [=](const Bound& bound, int64_t image) {
+        const int64_t pixels = shape.height * shape.width, size = pixels * shape.channels;
+        const float* in = bound.at<const float>(from.buffer) + image * size;
+        float* out = bound.output(output) + image * size;
+        if (poison >= 0 && bound.at<std::atomic<uint8_t>>(poison)[image].load(std::memory_order_relaxed)) {
+            std::fill_n(out, size, std::numeric_limits<float>::quiet_NaN());
+            return;
+        }
+        for (int64_t c = 0; c < shape.channels; ++c) {
+            for (int64_t pixel = 0; pixel < pixels; ++pixel) out[c * pixels + pixel] = in[pixel * shape.channels + c];
+        }
+    };
+    Step step{name + ": store", shape.images, {from.buffer}, -1, run};
+    if (poison >= 0) step.reads.push_back(poison);
+    return step;
+}
+
+Step clear_step(int buffer, int64_t bytes) {
+    return {"begin", 1, {}, buffer, [=](const Bound& bound, int64_t) {
+                std::memset(bound.at<uint8_t>(buffer), 0, static_cast<size_t>(bytes));
+            }};
+}
+
+Step float_operation_step(const std::string& name, const Operation& operation, const NetworkFile& file,
+                          const std::vector<FloatMap>& from, const FloatMap& to, int threads) {
+    const int64_t rows = rows_of_unit(to.shape, threads);
+    auto run = [=, &operation, &file](const Bound& bound, int64_t unit) {
+        std::vector<ConstMap> in;
+        in.reserve(from.size());
+        for (const FloatMap& map : from) in.push_back(as_const(bound, map));
+        const int64_t end = std::min((unit + 1) * rows, to.shape.rows());
+        run_float_operation(operation, in, as_map(bound, to), file, unit * rows, end);
+    };
+    Step step{name, units_of(to.shape, rows), {}, to.buffer, run};
+    for (const FloatMap& map : from) step.reads.push_back(map.buffer);
+    return step;
+}
+
+Step float_layer_step(const std::string& name, const FloatLayer& layer, const FloatMap& from, const FloatMap& to) {
+    auto run = [=, &layer](const Bound& bound, int64_t unit) {
+        layer.run(as_const(bound, from), as_map(bound, to), unit);
+    };
+    return {name, layer.units(to.shape), {from.buffer}, to.buffer, run};
+}
+
+Step exact_layer_step(const std::string& name, const OperationLayer& layer, const FloatMap& from, const FloatMap& to,
+                      int threads) {
+    const Image input{from.shape.height, from.shape.width}, output{to.shape.height, to.shape.width};
+    const auto convolution = std::make_shared<const ExactConvolution>(*layer.exact, input, output, from.shape.images, threads);
+    auto run = [=, &layer](const Bound& bound, int64_t unit) {
+        const Call call{bound.at<const float>(from.buffer), from.shape.images, input, output, layer.bias.data(),
+                        false, threads, bound.at<float>(to.buffer)};
+        convolution->run(call, unit);
+        if (layer.activation.kind == ActivationKind::None) return;
+        convolution->for_each_written(call, unit, [&](float* y, int64_t outputs) {
+            apply_activation(layer.activation, y, outputs);
+        });
+    };
+    return {name, convolution->units(), {from.buffer}, to.buffer, run};
+}
+
+}  // namespace binaryrelax

@@ -1,0 +1,25 @@
+// The steps of a plan that read and write floats: the caller's images, and operations in float32.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "byte_steps.hpp"
+#include "network_layers.hpp"
+#include "plan.hpp"
+
+namespace binaryrelax {
+
+// From NCHW, as the caller gave it, to NHWC.
+Step load_step(const std::string& name, const FloatMap& from, const FloatMap& to);
+// From NHWC to NCHW. Images that are marked in `poison` (a buffer, or -1) become NaN.
+Step store_step(const std::string& name, const FloatMap& from, int output, int poison);
+Step clear_step(int buffer, int64_t bytes);
+
+Step float_operation_step(const std::string& name, const Operation& operation, const NetworkFile& file,
+                          const std::vector<FloatMap>& from, const FloatMap& to, int threads);
+Step float_layer_step(const std::string& name, const FloatLayer& layer, const FloatMap& from, const FloatMap& to);
+Step exact_layer_step(const std::string& name, const OperationLayer& layer, const FloatMap& from, const FloatMap& to,
+                      int threads);
+
+}  // namespace binaryrelax

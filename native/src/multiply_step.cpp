@@ -1,0 +1,287 @@
+// The step that multiplies a packed layer's weights with bytes, and writes what the next layers read.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+
+#include "byte_steps.hpp"
+
+namespace binaryrelax {
+namespace {
+
+constexpr int64_t UNITS_PER_THREAD = 4;
+
+int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// A thread's room. What was expanded last stays, so that the next unit of the same panel finds it.
+struct Room {
+    AlignedBuffer<int8_t> panel;
+    AlignedBuffer<int32_t> totals;
+    AlignedBuffer<float> floats;
+    uint64_t layer = 0;     // the identity of its owner
+    int64_t expanded = -1;  // group * panels + panel
+};
+thread_local Room room;
+
+// Pixels of the output, in groups of up to 16 that kernels take together.
+struct Pixels {
+    int64_t width, per_row, groups;  // of a line of pixels, that groups do not cross
+
+    Pixels(bool in_rows, Shape output)
+        : width(in_rows ? output.width : output.pixels()), per_row(divide_up(width, GROUP)),
+          groups(output.pixels() / std::max<int64_t>(1, width) * per_row) {}
+
+    int64_t first(int64_t group) const { return group / per_row * width + group % per_row * GROUP; }
+    int64_t count(int64_t group) const { return std::min<int64_t>(GROUP, width - group % per_row * GROUP); }
+};
+
+struct Place {
+    int64_t image, y, x;
+};
+
+class MultiplyWork {
+  public:
+    MultiplyWork(const OperationLayer& owner, const ByteMap& from, int rows, Access access, Added added, Target to,
+                 Shape output, int threads)
+        : owner_(owner), layer_(*owner.bytes), kernels_(layer_.kernels()), from_(from), rows_(rows), access_(access),
+          output_(output), pixels_(access == Access::Rows, output),
+          padded_(kernels_.quads_per_step > 1 && !layer_.is_depthwise()) {
+        if (added.bytes) added_bytes_ = *added.bytes;
+        if (added.floats) added_floats_ = *added.floats;
+        if (to.bytes) to_bytes_ = *to.bytes;
+        if (to.floats) to_floats_ = *to.floats;
+        if (access == Access::Gathered) {
+            offsets_ = layer_.offsets_in_rows();
+            stride_ = layer_.gathered_bytes();
+        } else {
+            offsets_ = layer_.offsets_in_map(from.layout);
+            stride_ = from.layout.record * (access == Access::Matrix ? 1 : layer_.geometry().horizontal.stride);
+        }
+        const int64_t panels = layer_.groups() * layer_.panels();
+        const int64_t wanted = divide_up(UNITS_PER_THREAD * threads, std::max<int64_t>(1, panels));
+        const int64_t shared = threads == 1 ? pixels_.groups : divide_up(pixels_.groups, wanted);
+        groups_in_unit_ = std::clamp<int64_t>(shared, std::min<int64_t>(2, pixels_.groups), MOST_PIXELS / GROUP);
+        blocks_ = divide_up(pixels_.groups, groups_in_unit_);
+        find_factors();
+    }
+
+    int64_t units() const { return layer_.groups() * layer_.panels() * blocks_ + (to_bytes_ ? output_.images : 0); }
+
+    void operator()(const Bound& bound, int64_t unit) const {
+        const int64_t work = layer_.groups() * layer_.panels() * blocks_;
+        if (unit >= work) return fill_border(bound, *to_bytes_, unit - work);
+        const int64_t index = unit / blocks_, group = index / layer_.panels(), panel = index % layer_.panels();
+        const int64_t begin = unit % blocks_ * groups_in_unit_;
+        const int64_t end = std::min(begin + groups_in_unit_, pixels_.groups);
+        multiply(bound, group, panel, begin, end);
+        write(bound, group * layer_.outputs_in_group() + panel * PANEL, layer_.panel_outputs(panel), begin, end);
+    }
+
+  private:
+    // What the kernels multiply sums with and add, for bytes or floats as the output is.
+    void find_factors() {
+        const float unit = to_bytes_ ? 1.0f / to_bytes_->scale : 1.0f;
+        const float x_scale = from_.scales < 0 ? from_.scale : 1.0f;
+        float shift = fused() && to_bytes_ ? static_cast<float>(to_bytes_->zero) : 0.0f;
+        float added_scale = 0.0f;
+        if (added_bytes_) {
+            added_scale = added_bytes_->scale;
+            shift -= added_scale * static_cast<float>(added_bytes_->zero) * (fused() ? unit : 1.0f);
+        }
+        const float factor = fused() ? unit : 1.0f;
+        added_scale_ = added_scale * factor;
+        for (size_t output = 0; output < owner_.scale.size(); ++output) {
+            factors_.push_back(owner_.scale[output] * x_scale * factor);
+            biases_.push_back(owner_.bias[output] * factor + shift);
+            corrections_.push_back(-from_.zero * layer_.weight_sums()[output]);
+        }
+        low_ = -std::numeric_limits<float>::infinity();
+        high_ = std::numeric_limits<float>::infinity();
+        switch (owner_.activation.kind) {
+            case ActivationKind::Relu: low_ = 0.0f; break;
+            case ActivationKind::Relu6: low_ = 0.0f, high_ = 6.0f; break;
+            case ActivationKind::Clamp: low_ = owner_.activation.low, high_ = owner_.activation.high; break;
+            default: break;
+        }
+        if (to_bytes_ && fused()) {
+            const float zero = static_cast<float>(to_bytes_->zero);
+            low_ = std::clamp(low_ * unit + zero, 0.0f, 255.0f);
+            high_ = std::clamp(high_ * unit + zero, 0.0f, 255.0f);
+        }
+    }
+
+    // Whether the kernel that writes outputs also does the activation: one that only limits.
+    bool fused() const {
+        switch (owner_.activation.kind) {
+            case ActivationKind::None:
+            case ActivationKind::Relu:
+            case ActivationKind::Relu6:
+            case ActivationKind::Clamp: return true;
+            default: return false;
+        }
+    }
+
+    Place place(int64_t pixel) const {
+        const int64_t row = pixel / output_.width;
+        return {row / output_.height, row % output_.height, pixel % output_.width};
+    }
+
+    const uint8_t* start(const Bound& bound, int64_t group, int64_t pixel) const {
+        if (access_ == Access::Gathered) {
+            const int64_t all = divide_up(output_.pixels(), GROUP) * GROUP;
+            return bound.at<const uint8_t>(rows_) + (group * all + pixel) * stride_;
+        }
+        const uint8_t* map = bound.at<const uint8_t>(from_.buffer);
+        if (access_ == Access::Matrix) return map + pixel * stride_;
+        const Place at = place(pixel);
+        const Geometry& geometry = layer_.geometry();
+        return map + group * geometry.padded_inputs_in_group() +
+               from_.layout.pixel(at.image, at.y * geometry.vertical.stride - geometry.vertical.padding,
+                                  at.x * geometry.horizontal.stride - geometry.horizontal.padding);
+    }
+
+    // Where the pixels of a unit stand in its totals: every group at a multiple of 16 where tiles want that.
+    int slots(int64_t begin, int64_t end) const {
+        if (padded_) return static_cast<int>((end - begin) * GROUP);
+        int count = 0;
+        for (int64_t group = begin; group < end; ++group) count += static_cast<int>(pixels_.count(group));
+        return count;
+    }
+
+    void multiply(const Bound& bound, int64_t group, int64_t panel, int64_t begin, int64_t end) const {
+        const uint8_t* starts[MOST_PIXELS];
+        int slot = 0;
+        for (int64_t index = begin; index < end; ++index) {
+            const int64_t first = pixels_.first(index), count = padded_ ? 1 : pixels_.count(index);
+            for (int64_t i = 0; i < count; ++i) starts[slot + i] = start(bound, group, first + i);
+            slot += static_cast<int>(padded_ ? GROUP : count);
+        }
+        int32_t* totals = room.totals.reserve(MOST_PIXELS * PANEL);
+        if (layer_.is_depthwise()) {
+            for (int i = 0; i < slot; ++i) starts[i] += panel * PANEL;
+            kernels_.multiply_depthwise({starts, slot, layer_.panel_outputs(panel), layer_.geometry().taps(),
+                                         offsets_.data(), layer_.depthwise_weights() + panel * PANEL,
+                                         layer_.geometry().outputs, totals});
+            return;
+        }
+        int8_t* weights = room.panel.reserve(layer_.panel_bytes());
+        for (const ByteLayer::Chunk& chunk : layer_.chunks()) {
+            expand(group, panel, chunk, weights);
+            kernels_.multiply({weights, layer_.panel_sets(group, panel), chunk.steps,
+                               offsets_.data() + chunk.first_step, starts, stride_, slot, totals,
+                               chunk.first_step == 0});
+        }
+    }
+
+    void expand(int64_t group, int64_t panel, const ByteLayer::Chunk& chunk, int8_t* weights) const {
+        const int64_t index = group * layer_.panels() + panel;
+        const bool whole = layer_.chunks().size() == 1;
+        if (whole && room.layer == layer_.identity() && room.expanded == index) return;
+        layer_.expand(group, panel, chunk, weights);
+        room.layer = whole ? layer_.identity() : 0;
+        room.expanded = index;
+    }
+
+    void write(const Bound& bound, int64_t first_output, int64_t outputs, int64_t begin, int64_t end) const {
+        uint8_t* bytes[MOST_PIXELS];
+        float* floats[MOST_PIXELS];
+        float x_scales[MOST_PIXELS];
+        const uint8_t* added_bytes[MOST_PIXELS];
+        const float* added_floats[MOST_PIXELS];
+        int64_t slot = 0;
+        int32_t* totals = room.totals.data();
+        for (int64_t index = begin; index < end; ++index) {
+            const int64_t first = pixels_.first(index);
+            const int count = static_cast<int>(pixels_.count(index));
+            for (int i = 0; i < count; ++i) {
+                const int64_t pixel = first + i;
+                const Place at = place(pixel);
+                if (to_bytes_) bytes[i] = byte_at(bound, *to_bytes_, at) + first_output;
+                if (to_floats_) floats[i] = bound.at<float>(to_floats_->buffer) + pixel * output_.channels + first_output;
+                if (from_.scales >= 0) x_scales[i] = bound.at<const float>(from_.scales)[at.image];
+                if (added_bytes_) added_bytes[i] = byte_at(bound, *added_bytes_, at) + first_output;
+                if (added_floats_) {
+                    added_floats[i] = bound.at<const float>(added_floats_->buffer) + pixel * output_.channels + first_output;
+                }
+            }
+            OutputJob job{totals + slot * PANEL, count, outputs, corrections_.data() + first_output,
+                          factors_.data() + first_output, biases_.data() + first_output,
+                          from_.scales >= 0 ? x_scales : nullptr, added_bytes_ ? added_bytes : nullptr, added_scale_,
+                          added_floats_ ? added_floats : nullptr, low_, high_, to_bytes_ ? bytes : nullptr,
+                          to_bytes_ ? nullptr : floats};
+            fused() ? kernels_.write_outputs(job) : write_activated(job);
+            slot += padded_ ? GROUP : count;
+        }
+    }
+
+    // Other activations are computed on floats first.
+    void write_activated(OutputJob job) const {
+        float* values = room.floats.reserve(GROUP * PANEL);
+        float* floats[GROUP];
+        for (int i = 0; i < job.num_pixels; ++i) floats[i] = job.bytes ? values + i * PANEL : job.floats[i];
+        uint8_t* const* bytes = job.bytes;
+        job.bytes = nullptr;
+        job.floats = floats;
+        kernels_.write_outputs(job);
+        for (int i = 0; i < job.num_pixels; ++i) {
+            apply_activation(owner_.activation, floats[i], job.outputs);
+            if (!bytes) continue;
+            kernels_.quantize(floats[i], job.outputs, 1.0f / to_bytes_->scale, static_cast<float>(to_bytes_->zero),
+                              bytes[i]);
+        }
+    }
+
+    static uint8_t* byte_at(const Bound& bound, const ByteMap& map, Place at) {
+        return bound.at<uint8_t>(map.buffer) + map.layout.pixel(at.image, at.y, at.x);
+    }
+
+    const OperationLayer& owner_;
+    const ByteLayer& layer_;
+    const Kernels& kernels_;
+    ByteMap from_;
+    int rows_;
+    Access access_;
+    Shape output_;
+    Pixels pixels_;
+    bool padded_;
+    std::optional<ByteMap> added_bytes_, to_bytes_;
+    std::optional<FloatMap> added_floats_, to_floats_;
+    std::vector<int64_t> offsets_;
+    int64_t stride_ = 0, groups_in_unit_ = 1, blocks_ = 1;
+    std::vector<float> factors_, biases_;
+    std::vector<int32_t> corrections_;
+    float added_scale_ = 0.0f, low_ = 0.0f, high_ = 0.0f;
+};
+
+}  // namespace
+
+bool will_gather(const ByteLayer& layer, Shape output) {
+    if (layer.is_depthwise() || layer.kernels().quads_per_step == 1) return false;
+    const int64_t padded = divide_up(output.width, GROUP) * GROUP;
+    return layer.geometry().horizontal.stride > 2 || 5 * padded > 6 * output.width;
+}
+
+Access access_of(const ByteLayer& layer, const ByteLayout& layout, Shape output) {
+    if (layer.is_depthwise() || layer.kernels().quads_per_step == 1) return Access::Anywhere;
+    const Geometry& geometry = layer.geometry();
+    const bool no_border = layout.top + layout.left + layout.bottom + layout.right == 0;
+    const bool one_tap = geometry.taps() == 1 && geometry.vertical.stride == 1 && geometry.horizontal.stride == 1 &&
+                         geometry.vertical.padding == 0 && geometry.horizontal.padding == 0 &&
+                         geometry.vertical.more_after == 0 && geometry.horizontal.more_after == 0;
+    if (no_border && one_tap && geometry.groups == 1) return Access::Matrix;
+    return will_gather(layer, output) ? Access::Gathered : Access::Rows;
+}
+
+Step multiply_step(const std::string& name, const OperationLayer& layer, const ByteMap& from, int rows, Access access,
+                   Added added, Target to, Shape output, int threads) {
+    const auto work = std::make_shared<const MultiplyWork>(layer, from, rows, access, added, to, output, threads);
+    Step step{name, work->units(), {}, to.bytes ? to.bytes->buffer : to.floats->buffer,
+              [work](const Bound& bound, int64_t unit) { (*work)(bound, unit); }};
+    step.reads.push_back(access == Access::Gathered ? rows : from.buffer);
+    if (from.scales >= 0) step.reads.push_back(from.scales);
+    if (added.bytes) step.reads.push_back(added.bytes->buffer);
+    if (added.floats) step.reads.push_back(added.floats->buffer);
+    return step;
+}
+
+}  // namespace binaryrelax

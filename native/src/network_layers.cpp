@@ -1,0 +1,196 @@
+#include "network_layers.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace binaryrelax {
+namespace {
+
+constexpr int64_t MOST_INPUTS = 1 << 23;  // 255 times this is what a sum of 32 bits holds
+
+bool has_weight(const Operation& operation) {
+    return operation.kind == OperationKind::Conv || operation.kind == OperationKind::Linear;
+}
+
+bool is_positive_activation(const Activation& activation) {
+    switch (activation.kind) {
+        case ActivationKind::Relu:
+        case ActivationKind::Relu6:
+        case ActivationKind::Sigmoid:
+        case ActivationKind::HardSigmoid: return true;
+        case ActivationKind::Clamp: return activation.low >= 0.0f;
+        default: return false;
+    }
+}
+
+bool keeps_sign(OperationKind kind) {
+    switch (kind) {
+        case OperationKind::Add:
+        case OperationKind::Multiply:
+        case OperationKind::Pool:
+        case OperationKind::AdaptivePool:
+        case OperationKind::Slice:
+        case OperationKind::Flatten:
+        case OperationKind::Concat:
+        case OperationKind::Upsample: return true;
+        default: return false;
+    }
+}
+
+// The byte of a look-up table can only be moved, compared or changed one by one.
+bool moves_bytes(const Operation& operation) {
+    switch (operation.kind) {
+        case OperationKind::Pool: return operation.maximum;
+        case OperationKind::Slice: return true;
+        case OperationKind::Pad: return operation.value == 0.0f;
+        default: return false;
+    }
+}
+
+CanonicalCodes canonical(const PackedTensor& weight) {
+    return {weight.codes.data(), weight.outputs(), weight.row_length(), weight.bits};
+}
+
+}  // namespace
+
+ByteCode ByteCode::of(Range range) {
+    const float low = std::min(range.low, 0.0f), high = std::max(range.high, 0.0f);
+    const float scale = (high - low) / 255.0f;
+    if (!(scale > 1e-36f) || !std::isfinite(scale)) return {1.0f, 0};
+    return {scale, static_cast<int>(std::nearbyint(std::min(255.0f, -low / scale)))};
+}
+
+Geometry geometry_of(const Operation& operation, const std::vector<int64_t>& weight_shape) {
+    const Axis one{1, 1, 0, 1};
+    if (operation.kind == OperationKind::Linear) return {weight_shape[0], weight_shape[1], 1, one, one};
+    auto axis = [&](int place, int64_t before, int64_t after) {
+        return Axis{weight_shape[2 + place], operation.stride[place], before, operation.dilation[place],
+                    after - before};
+    };
+    return {weight_shape[0], weight_shape[1], operation.groups, axis(0, operation.padding[0], operation.padding[1]),
+            axis(1, operation.padding[2], operation.padding[3])};
+}
+
+NetworkLayers::NetworkLayers(NetworkFile file, const Kernels& kernels) : file_(std::move(file)), kernels_(&kernels) {
+    layers_.resize(file_.operations.size());
+    find_users();
+    find_positive();
+    for (size_t operation = 0; operation < layers_.size(); ++operation) make_layer(operation);
+    if (file_.fast) fuse_additions();
+    choose_codes();
+}
+
+void NetworkLayers::find_users() {
+    users_.resize(file_.values.size());
+    outputs_.resize(file_.values.size());
+    for (const int value : file_.outputs) outputs_[value] = true;
+    for (size_t operation = 0; operation < file_.operations.size(); ++operation) {
+        for (const int value : file_.operations[operation].in) users_[value].push_back(static_cast<int>(operation));
+    }
+}
+
+void NetworkLayers::find_positive() {
+    positive_.resize(file_.values.size());
+    for (size_t index = 0; index < file_.operations.size(); ++index) {
+        const Operation& operation = file_.operations[index];
+        const bool all = std::all_of(operation.in.begin(), operation.in.end(), [&](int in) { return positive_[in]; });
+        const bool kept = operation.activation.kind == ActivationKind::None && keeps_sign(operation.kind) && all;
+        const bool share = operation.kind == OperationKind::Softmax && !operation.log;
+        positive_[first_value() + index] = kept || share || is_positive_activation(operation.activation);
+    }
+}
+
+void NetworkLayers::make_layer(size_t index) {
+    const Operation& operation = file_.operations[index];
+    OperationLayer& layer = layers_[index];
+    layer.writes = first_value() + static_cast<int>(index);
+    layer.activation = operation.activation;
+    if (!has_weight(operation)) return;
+    if (!operation.packed) {
+        layer.floats = std::make_unique<FloatLayer>(operation, file_, *kernels_);
+        return;
+    }
+    const PackedTensor& weight = file_.packed.at(operation.weight);
+    const Geometry geometry = geometry_of(operation, weight.shape);
+    const bool depthwise = geometry.inputs_in_group == 1 && geometry.groups > 1;
+    const bool coded = (weight.is_binary() || weight.is_ternary()) && weight.scales_per_row == 1;
+    if (file_.fast && weight.row_length() < MOST_INPUTS && ByteLayer::can(weight, geometry)) {
+        layer.bytes = std::make_unique<ByteLayer>(weight, geometry, *kernels_);
+    } else if (!file_.fast && coded && !depthwise) {
+        layer.exact = std::make_unique<Layer>(
+            Layer{geometry, weight.bits, {}, tile_groups(canonical(weight), geometry), kernels_});
+    } else {
+        layer.floats = std::make_unique<FloatLayer>(operation, file_, *kernels_);
+        return;
+    }
+    const float* factor = operation.factor ? file_.floats.at(*operation.factor).values.data() : nullptr;
+    const float* bias = operation.bias ? file_.floats.at(*operation.bias).values.data() : nullptr;
+    for (int64_t output = 0; output < geometry.outputs; ++output) {
+        layer.scale.push_back(weight.scales[output] * (factor ? factor[output] : 1.0f));
+        layer.bias.push_back(bias ? bias[output] : 0.0f);
+    }
+    if (layer.exact) layer.exact->scale = layer.scale;
+}
+
+// An addition is done by the later of the two layers whose outputs it adds, before that layer's output is written.
+void NetworkLayers::fuse_additions() {
+    for (size_t index = 0; index < file_.operations.size(); ++index) {
+        const Operation& addition = file_.operations[index];
+        if (addition.kind != OperationKind::Add || addition.in[0] == addition.in[1]) continue;
+        const int later = std::max(addition.in[0], addition.in[1]), other = std::min(addition.in[0], addition.in[1]);
+        if (later < first_value() || outputs_[later] || users_[later].size() != 1) continue;
+        OperationLayer& layer = layers_[later - first_value()];
+        if (!layer.bytes || layer.activation.kind != ActivationKind::None || layer.added >= 0) continue;
+        layer.added = other;
+        layer.writes = first_value() + static_cast<int>(index);
+        layer.activation = addition.activation;
+        layers_[index].skipped = true;
+    }
+}
+
+void NetworkLayers::choose_codes() {
+    codes_.resize(file_.values.size());
+    if (!file_.fast) return;
+    for (size_t index = 0; index < file_.operations.size(); ++index) {
+        const OperationLayer& layer = layers_[index];
+        const int value = layer.writes;
+        const std::optional<Range>& range = file_.values[value].range;
+        if (layer.skipped || !range || outputs_[value] || !can_write_bytes(index)) continue;
+        const std::vector<int>& users = users_[value];
+        if (!std::all_of(users.begin(), users.end(), [&](int user) { return can_read_bytes(user, value); })) continue;
+        // What only moves bytes keeps their code.
+        codes_[value] = layer.bytes ? ByteCode::of(*range) : codes_[file_.operations[index].in[0]];
+    }
+}
+
+bool NetworkLayers::can_write_bytes(size_t index) const {
+    const Operation& operation = file_.operations[index];
+    return layers_[index].bytes || (moves_bytes(operation) && codes_[operation.in[0]]);
+}
+
+bool NetworkLayers::can_read_bytes(size_t index, int value) const {
+    const Operation& operation = file_.operations[index];
+    if (layers_[index].skipped) return true;
+    if (layers_[index].bytes) return value == operation.in[0] || value == layers_[index].added;
+    const bool averages_all = operation.kind == OperationKind::AdaptivePool && !operation.maximum &&
+                              operation.size[0] == 1 && operation.size[1] == 1;
+    return moves_bytes(operation) || averages_all;
+}
+
+std::optional<ByteCode> NetworkLayers::code_of_range(int value) const {
+    const std::optional<Range>& range = file_.values[value].range;
+    return range ? std::optional<ByteCode>(ByteCode::of(*range)) : std::nullopt;
+}
+
+int64_t NetworkLayers::bytes() const {
+    int64_t total = 0;
+    for (const OperationLayer& layer : layers_) {
+        total += static_cast<int64_t>((layer.scale.size() + layer.bias.size()) * sizeof(float));
+        if (layer.bytes) total += layer.bytes->bytes();
+        if (layer.exact) total += layer.exact->bytes();
+        if (layer.floats) total += layer.floats->bytes();
+    }
+    return total;
+}
+
+}  // namespace binaryrelax

@@ -1,0 +1,206 @@
+#include "plan_builder.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include "byte_steps.hpp"
+#include "float_steps.hpp"
+
+namespace binaryrelax {
+namespace {
+
+struct Border {
+    int64_t top = 0, left = 0, bottom = 0, right = 0;
+
+    void include(const Border& other) {
+        top = std::max(top, other.top);
+        left = std::max(left, other.left);
+        bottom = std::max(bottom, other.bottom);
+        right = std::max(right, other.right);
+    }
+};
+
+// What an axis of a layer reads behind the last input.
+int64_t beyond(const Axis& axis, int64_t outputs, int64_t inputs) {
+    return std::max<int64_t>(0, (outputs - 1) * axis.stride + axis.span() - axis.padding - inputs);
+}
+
+class PlanBuilder {
+  public:
+    PlanBuilder(const NetworkLayers& layers, const std::vector<Shape>& inputs, int threads, int64_t most_bytes)
+        : layers_(layers), threads_(threads), shapes_(infer_shapes(layers.file(), inputs, most_bytes / 4)) {
+        bytes_.resize(shapes_.size());
+        floats_.resize(shapes_.size());
+        for (size_t input = 0; input < inputs.size(); ++input) {
+            floats_[input] = FloatMap{-1, static_cast<int>(input), shapes_[input]};
+        }
+    }
+
+    std::shared_ptr<const Plan> build(int64_t most_bytes) {
+        if (layers_.file().fast) mark_poison();
+        for (size_t operation = 0; operation < layers_.file().operations.size(); ++operation) add_operation(operation);
+        for (size_t output = 0; output < layers_.file().outputs.size(); ++output) {
+            const int value = layers_.file().outputs[output];
+            plan_.outputs.push_back(shapes_[value]);
+            plan_.add(store_step("output", as_floats(value), static_cast<int>(output), poison_));
+        }
+        plan_.place_buffers(most_bytes);
+        return std::make_shared<const Plan>(std::move(plan_));
+    }
+
+  private:
+    const Operation& operation(size_t index) const { return layers_.file().operations[index]; }
+
+    void mark_poison() {
+        const int64_t images = shapes_[0].images;
+        poison_ = plan_.new_buffer(images);
+        plan_.add(clear_step(poison_, images));
+    }
+
+    void add_operation(size_t index) {
+        const OperationLayer& layer = layers_.layer(index);
+        if (layer.skipped) return;
+        const std::string& name = operation(index).name;
+        if (layer.bytes) return add_byte_layer(index);
+        const int value = layer.writes, in = operation(index).in[0];
+        if (bytes_[in] && layers_.code(value)) {
+            const ByteMap& to = new_bytes(value);
+            return plan_.add(move_bytes_step(name, operation(index), *bytes_[in], to));
+        }
+        const bool averages = operation(index).kind == OperationKind::AdaptivePool && bytes_[in] && !floats_[in] &&
+                              layers_.code(in) && shapes_[value].height * shapes_[value].width == 1 &&
+                              !operation(index).maximum;
+        if (averages) return plan_.add(average_bytes_step(name, *bytes_[in], new_floats(value)));
+        std::vector<FloatMap> from;
+        for (const int source : operation(index).in) from.push_back(as_floats(source));
+        const FloatMap to = new_floats(value);
+        if (layer.exact) return plan_.add(exact_layer_step(name, layer, from[0], to, threads_));
+        if (layer.floats) return plan_.add(float_layer_step(name, *layer.floats, from[0], to));
+        plan_.add(float_operation_step(name, operation(index), layers_.file(), from, to, threads_));
+    }
+
+    void add_byte_layer(size_t index) {
+        const OperationLayer& layer = layers_.layer(index);
+        const std::string& name = operation(index).name;
+        const Shape output = shapes_[layer.writes];
+        const ByteMap from = as_bytes(operation(index).in[0]);
+        const Access access = access_of(*layer.bytes, from.layout, output);
+        int rows = -1;
+        if (access == Access::Gathered) {
+            rows = plan_.new_buffer(gathered_size(*layer.bytes, output));
+            plan_.add(gather_step(name, *layer.bytes, from, output, rows));
+        }
+        Added added;
+        FloatMap added_floats;
+        if (layer.added >= 0) {
+            if (layers_.code(layer.added)) {
+                added.bytes = &*bytes_[layer.added];
+            } else {
+                added_floats = as_floats(layer.added);
+                added.floats = &added_floats;
+            }
+        }
+        Target to;
+        FloatMap to_floats;
+        if (layers_.code(layer.writes)) {
+            to.bytes = &new_bytes(layer.writes);
+        } else {
+            to_floats = new_floats(layer.writes);
+            to.floats = &to_floats;
+        }
+        plan_.add(multiply_step(name, layer, from, rows, access, added, to, output, threads_));
+    }
+
+    // A value as floats in NHWC; made of its bytes, or of what the caller gave, where it is not there yet.
+    FloatMap as_floats(int value) {
+        if (floats_[value] && floats_[value]->input < 0) return *floats_[value];
+        const std::string name = "value " + std::to_string(value);
+        if (floats_[value]) {
+            const FloatMap given = *floats_[value];
+            const FloatMap loaded = new_floats(value);
+            plan_.add(load_step(name, given, loaded));
+            return loaded;
+        }
+        const ByteMap from = *bytes_[value];
+        const FloatMap to = new_floats(value);
+        plan_.add(dequantize_step(name, from, to));
+        return to;
+    }
+
+    ByteMap as_bytes(int value) {
+        if (bytes_[value]) return *bytes_[value];
+        const FloatMap from = *floats_[value];
+        const std::string name = "value " + std::to_string(value);
+        ByteMap to = byte_map(value);
+        int magnitudes = -1;
+        if (const std::optional<ByteCode> code = layers_.code_of_range(value)) {
+            to.scale = code->scale;
+            to.zero = code->zero;
+        } else {
+            magnitudes = plan_.new_buffer(from.shape.images * PIECES * 4);
+            to.scales = plan_.new_buffer(from.shape.images * 4);
+            to.zero = layers_.is_positive(value) ? 0 : 128;
+            plan_.add(measure_step(name, from, magnitudes, layers_.kernels()));
+        }
+        plan_.add(quantize_step(name, from, to, magnitudes, poison_, layers_.kernels()));
+        bytes_[value] = to;
+        return to;
+    }
+
+    const ByteMap& new_bytes(int value) {
+        ByteMap map = byte_map(value);
+        map.scale = layers_.code(value)->scale;
+        map.zero = layers_.code(value)->zero;
+        bytes_[value] = map;
+        return *bytes_[value];
+    }
+
+    ByteMap byte_map(int value) {
+        const Shape& shape = shapes_[value];
+        const Border border = border_of(value);
+        ByteMap map;
+        map.shape = shape;
+        map.layout = ByteLayout::of(shape.channels, {shape.height, shape.width}, border.top, border.left,
+                                    border.bottom, border.right);
+        map.buffer = plan_.new_buffer(map.layout.bytes(shape.images));
+        return map;
+    }
+
+    FloatMap new_floats(int value) {
+        const int64_t bytes = shapes_[value].count() * static_cast<int64_t>(sizeof(float));
+        floats_[value] = FloatMap{plan_.new_buffer(bytes), -1, shapes_[value]};
+        return *floats_[value];
+    }
+
+    // What all layers that read the value as bytes need around it.
+    Border border_of(int value) const {
+        Border border;
+        for (const int user : layers_.users(value)) {
+            const OperationLayer& layer = layers_.layer(user);
+            if (!layer.bytes || operation(user).in[0] != value) continue;
+            const Shape &in = shapes_[value], &out = shapes_[layer.writes];
+            const Geometry& geometry = layer.bytes->geometry();
+            border.include({geometry.vertical.padding, geometry.horizontal.padding,
+                            beyond(geometry.vertical, out.height, in.height),
+                            beyond(geometry.horizontal, out.width, in.width)});
+        }
+        return border;
+    }
+
+    const NetworkLayers& layers_;
+    const int threads_;
+    const std::vector<Shape> shapes_;
+    std::vector<std::optional<ByteMap>> bytes_;
+    std::vector<std::optional<FloatMap>> floats_;
+    int poison_ = -1;
+    Plan plan_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Plan> build_plan(const NetworkLayers& layers, const std::vector<Shape>& inputs, int threads,
+                                       int64_t most_bytes) {
+    return PlanBuilder(layers, inputs, threads, most_bytes).build(most_bytes);
+}
+
+}  // namespace binaryrelax
