@@ -105,7 +105,7 @@ def _forge_entry(random: Random, header: dict, name: str, tensor: dict, names: l
     elif choice == 4:
         header[random.choice([*names, "more", "", "0.codes"])] = header.pop(name)
     elif choice == 5:
-        header[name] = dict(header[random.choice(names)])
+        header[name] = copy.copy(header[random.choice(names)])
     elif choice == 6:
         header[name] = nasty(random)
     else:
