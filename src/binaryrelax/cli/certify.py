@@ -22,6 +22,10 @@ MOST_LEVELS = 7  # of a codebook that is shown in full
 def certify(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(help="A packed network.")],
+    against: Annotated[
+        Path | None,
+        typer.Option(help="Another packed network; every packed layer must be the same in both."),
+    ] = None,
     accuracy: Annotated[
         bool, typer.Option("--accuracy", help="Also try the network on all test images.")
     ] = False,
@@ -31,11 +35,14 @@ def certify(
 ) -> None:
     """Show what a packed file holds, layer by layer, counted from its bytes.
 
-    Exits with status 1 and names the first layer that does not hold what the file says.
+    Exits with status 1 and names the first layer that does not hold what the file says, or differs
+    from that of the other file.
 
     Examples:
 
         binaryrelax certify binary.safetensors
+
+        binaryrelax certify binary.brx --against binary.safetensors
 
         binaryrelax certify networks/cifar10-resnet20-binary-tuned.safetensors --accuracy --data DIR
     """
@@ -43,7 +50,7 @@ def certify(
     if (data or download) and not accuracy:
         raise typer.BadParameter("images are for --accuracy, which is not there")
     with one_line_errors(context, debug):
-        certificate = certify_file(file)
+        certificate = certify_file(file, against)
         # Missing images are an error before the table, not after it.
         plugins = context.obj.plugins
         trial = _trial(plugins, file, data, download) if accuracy and certificate.ok else None
@@ -56,6 +63,8 @@ def certify(
             raise ValueError(certificate.reason)
         for line in _summary(certificate):
             say(console, line)
+        if against is not None:
+            say(console, f"equal     every packed layer is that of {visible(str(against))}")
         if trial:
             percent, num_images = trial()
             say(console, f"accuracy  {percent:.2f} % of {num_images:,} test images")

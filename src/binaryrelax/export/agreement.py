@@ -87,7 +87,10 @@ class Probes:
 
 
 def make_probes(
-    network: nn.Module, examples: tuple[Tensor, ...], dtypes: Sequence[torch.dtype]
+    network: nn.Module,
+    examples: tuple[Tensor, ...],
+    dtypes: Sequence[torch.dtype],
+    counts: Sequence[int] = _ROWS,
 ) -> Probes:
     """Rows like those of the example, and what the model makes of them.
 
@@ -95,9 +98,10 @@ def make_probes(
         network: the packed model, on the CPU and in evaluation mode.
         examples: what it takes.
         dtypes: in which the packed layers compute.
+        counts: of rows, for inputs that are not large.
     """
     is_large = max(example[0].numel() for example in examples) > _LARGE_INPUT
-    counts = _ROWS_OF_LARGE_INPUTS if is_large else _ROWS
+    counts = _ROWS_OF_LARGE_INPUTS if is_large else counts
     probes = [_probe(network, _with_rows(examples, count)) for count in counts]
     middle = probes[1]
     largest = [_largest(outputs) for outputs in zip(*(p.outputs for p in probes), strict=True)]

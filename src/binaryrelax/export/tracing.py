@@ -77,8 +77,8 @@ def trace(model: nn.Module, example_input: Tensor | tuple[Tensor, ...]) -> Trace
     Raises:
         ValueError: no layer is packed, or torch cannot export the model.
     """
-    examples = _examples(example_input)
-    whole = _WithWeightsAsInputs(_copied(unwrapped(model)))
+    examples = examples_of(example_input)
+    whole = _WithWeightsAsInputs(copied(unwrapped(model)))
     layers = {n: m for n, m in whole.network.named_modules() if isinstance(m, PackedLayer)}
     if not layers:
         raise ValueError(
@@ -86,7 +86,7 @@ def trace(model: nn.Module, example_input: Tensor | tuple[Tensor, ...]) -> Trace
             "pack(model, weights) first"
         )
     dtypes, num_outputs = _probe(whole.network, layers, examples)
-    probes = _probes(whole.network, examples, [*dtypes.values()])
+    probes = probes_of(whole.network, examples, [*dtypes.values()])
     weights: dict[Any, TracedWeight] = {}
     twins: dict[nn.Module, nn.Module] = {}
     for name, layer in layers.items():
@@ -106,16 +106,23 @@ def trace(model: nn.Module, example_input: Tensor | tuple[Tensor, ...]) -> Trace
     return TracedNetwork(graph, used, probes)
 
 
-def _copied(model: nn.Module) -> nn.Module:
+def copied(model: nn.Module) -> nn.Module:
     """A copy of the model, also of one that keeps results of its last run, as pruning does."""
     kept = [value for module in model.modules() for value in vars(module).values()]
     computed = [value for value in kept if isinstance(value, Tensor) and not value.is_leaf]
     return deepcopy(model, {id(value): value.detach().clone() for value in computed})
 
 
-def _probes(network: nn.Module, examples: tuple[Tensor, ...], dtypes: list[torch.dtype]) -> Probes:
+def probes_of(
+    network: nn.Module, examples: tuple[Tensor, ...], dtypes: list[torch.dtype], **counts: Any
+) -> Probes:
+    """Rows like those of the example, and what the model makes of them.
+
+    Raises:
+        ValueError: the model takes no other number of rows.
+    """
     try:
-        return make_probes(network, examples, dtypes)
+        return make_probes(network, examples, dtypes, **counts)
     except Exception as error:  # the model's own code runs: anything can come out of it
         raise ValueError(
             f"export: {type(network).__name__} takes the example and no other number of rows "
@@ -237,7 +244,7 @@ def _padded_circularly(x: Tensor, sides: list[int]) -> Tensor:
     return x
 
 
-def _examples(example_input: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+def examples_of(example_input: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """The inputs, on the CPU, each with more than one row: torch takes a size of 1 for fixed."""
     given = example_input if isinstance(example_input, tuple) else (example_input,)
     for example in given:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from binaryrelax.packed.equality import Against, first_difference
 from binaryrelax.packed.file import PackedFile
 from binaryrelax.packed.manifest import LayerEntry, PackedFileError
 from binaryrelax.packed.packed_weight import PackedWeight
@@ -62,7 +63,7 @@ class Certificate:
     """What ``certify`` has found.
 
     Args:
-        ok: whether every packed layer holds what the file says.
+        ok: whether every packed layer holds what the file says, and what it was compared with.
         reason: the first layer that does not, and why; None if all do.
         layers: those that hold, up to the first that does not.
         num_packed: packed weights; one that several layers share counts once.
@@ -107,15 +108,19 @@ class Certificate:
         return self.num_packed / (self.num_packed + sum(self.float_tensors.values()))
 
 
-def certify(path: str | os.PathLike[str]) -> Certificate:
+def certify(path: str | os.PathLike[str], against: Against | None = None) -> Certificate:
     """Reads a packed file and counts what its layers hold.
 
     Args:
-        path: of the file. No model is needed, and nothing in the file is run.
+        path: of the file, written by ``save_packed`` or ``export_native``. No model is needed, and
+            nothing in the file is run.
+        against: a packed model, or the path of another packed file. Every packed layer must have
+            its levels, codes and scales, bit for bit, and no layer may be missing.
 
     Raises:
         PackedFileError: it is not a packed file, or its manifest does not fit its tensors, so that
-            nothing can be said of its layers.
+            nothing can be said of its layers; or ``against`` is no intact one.
+        ValueError: ``against`` is a model without packed layers.
 
     Examples:
         >>> from torch import nn
@@ -128,6 +133,8 @@ def certify(path: str | os.PathLike[str]) -> Certificate:
         >>> certificate = certify("net.safetensors")
         >>> certificate.ok, certificate.about, certificate.layers[0].distinct_values
         (True, {'task': 'an example'}, 3)
+        >>> certify("net.safetensors", against=model).ok
+        True
     """
     file = PackedFile(path)
     layers, reason = [], None
@@ -138,6 +145,9 @@ def certify(path: str | os.PathLike[str]) -> Certificate:
             reason = str(error)
             break
     others, reason = _others(file, reason)
+    if reason is None and against is not None:
+        different = first_difference(file, against)
+        reason = None if different is None else f"{path}: {different}"
     num_packed = sum(
         entry.format.num_weights
         for name, entry in file.manifest.layers.items()

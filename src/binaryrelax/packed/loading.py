@@ -69,6 +69,11 @@ def place(file: PackedFile, model: nn.Module) -> None:
     Raises:
         PackedFileError: the file is damaged, or of another architecture. The model is as it was.
     """
+    if file.manifest.program is not None:
+        raise file.error(
+            "holds a network for the native runtime, not a model's parts: run it with "
+            "binaryrelax_native.load; save_packed writes what load_packed reads"
+        )
     tensors, modules = file.other_tensors(), modules_by_name(model)
     replaced: dict[nn.Module, nn.Module] = {}  # what is there -> what takes its place
     for name in file.manifest.layers:

@@ -18,7 +18,7 @@ from binaryrelax.quantizers import Granularity
 from binaryrelax.quantizers.kinds import granularity_from_plain
 
 METADATA_KEY = "binaryrelax"
-VERSION = 2  # 1 knew no embeddings
+VERSION = 3  # 1 knew no embeddings, 2 no programs
 DIMENSIONS = {  # of the weights of each kind
     "linear": 2, "embedding": 2, "conv1d": 3, "conv2d": 4, "conv3d": 5,
     "conv_transpose1d": 3, "conv_transpose2d": 4, "conv_transpose3d": 5,
@@ -79,6 +79,7 @@ class Manifest:
         tied: name of a tensor that is not stored -> name of the stored one that it equals.
         folded: batch normalizations that packed layers do.
         about: what the writer wanted to say, key by key.
+        program: what to do with the tensors, of a file that the native runtime runs; plain JSON.
     """
 
     layers: dict[str, LayerEntry]
@@ -86,19 +87,29 @@ class Manifest:
     tied: dict[str, str]
     folded: tuple[str, ...]
     about: dict[str, str]
+    program: dict[str, Any] | None = None
 
     def to_json(self) -> str:
         """The manifest as one line, with its own digest."""
-        is_old = all(entry.kind != "embedding" for entry in self.layers.values())
         content = {
-            "version": 1 if is_old else VERSION,  # what the oldest reader that can read it knows
+            "version": self._version,
             "layers": {name: _layer_to_json(entry) for name, entry in self.layers.items()},
             "tensors": self.tensors,
             "tied": self.tied,
             "folded": list(self.folded),
             "about": self.about,
         }
+        if self.program is not None:
+            content["program"] = self.program
         return _canonical({**content, "digest": _digest(_canonical(content))})
+
+    @property
+    def _version(self) -> int:
+        """What the oldest reader that can read it knows."""
+        if self.program is not None:
+            return VERSION
+        is_old = all(entry.kind != "embedding" for entry in self.layers.values())
+        return 1 if is_old else 2
 
     @staticmethod
     def from_json(text: str) -> Manifest:
@@ -129,14 +140,16 @@ class Manifest:
 def _manifest(content: dict[str, Any]) -> Manifest:
     layers = {name: _layer_from_json(name, entry) for name, entry in content["layers"].items()}
     digests, tied, folded = content["tensors"], content["tied"], content["folded"]
-    about = content["about"]
+    about, program = content["about"], content.get("program")
     for name, digest in digests.items():
         _require(_is_digest(digest), f"the digest of {name!r} is none")
     for name, kept in tied.items():
         _require(isinstance(kept, str), f"{name!r} is tied to nothing")
     _require(isinstance(folded, list) and all(isinstance(n, str) for n in folded), "folded names")
     _require(all(isinstance(text, str) for text in about.values()), "about holds other than text")
-    return Manifest(layers, digests, tied, tuple(folded), about)
+    _require(("program" in content) == (content["version"] == VERSION), "a program and version 3")
+    _require(isinstance(program, dict) or "program" not in content, "the program is none")
+    return Manifest(layers, digests, tied, tuple(folded), about, program)
 
 
 def _layer_to_json(entry: LayerEntry) -> dict[str, Any]:

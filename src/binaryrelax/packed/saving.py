@@ -80,12 +80,9 @@ def save_packed(
     tensors, tied = _without_copies(_state_of(model))
     entries = {}
     for name, layer in layers.items():
-        layout = "trits" if dense and layer.format.codebook == TERNARY else "bits"
-        codes = _stored_codes(layer.packed_weight, layout)
+        entries[name], codes = described_layer(layer.KIND, layer.packed_weight, dense=dense)
         if f"{name}.codes" in tensors:
             tensors[f"{name}.codes"] = codes
-        digest = digest_of_tensors(codes, layer.scale)
-        entries[name] = LayerEntry(layer.KIND, layer.format, layout, digest)
     packed_names = {f"{name}.{part}" for name in entries for part in ("codes", "scale")}
     digests = {n: digest_of_tensors(t) for n, t in tensors.items() if n not in packed_names}
     folded = tuple(plain_name(n) for n, m in model.named_modules() if isinstance(m, FoldedNorm))
@@ -94,11 +91,15 @@ def save_packed(
     write_atomically(Path(path), content)
 
 
-def _stored_codes(weight: PackedWeight, layout: str) -> Tensor:
-    """The codes as a file holds them."""
-    if layout == "bits":
-        return weight.codes.cpu()
-    return pack_trits(weight.indices().flatten(1)).cpu()
+def described_layer(
+    kind: str, weight: PackedWeight, *, dense: bool = True
+) -> tuple[LayerEntry, Tensor]:
+    """What the manifest says of a packed layer, and its codes as a file holds them."""
+    is_dense = dense and weight.format.codebook == TERNARY
+    codes = pack_trits(weight.indices().flatten(1)) if is_dense else weight.codes
+    digest = digest_of_tensors(codes, weight.scale)
+    layout = "trits" if is_dense else "bits"
+    return LayerEntry(kind, weight.format, layout, digest), codes.cpu()
 
 
 def _state_of(model: nn.Module) -> dict[str, Tensor]:

@@ -1,0 +1,80 @@
+"""The least and the largest number of every value of a program, over images to calibrate with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import torch
+from torch import Tensor
+
+from binaryrelax.export.interpreter import Interpreter
+from binaryrelax.export.program import Program
+
+Batch = Tensor | tuple[Tensor, ...]
+_ROWS = 16  # at a time: a program keeps many values
+
+
+def measured_ranges(
+    program: Program, calibration: Tensor | Iterable[Batch]
+) -> list[tuple[float, float]]:
+    """[least, largest] of every value, inputs first, computed in float32.
+
+    Args:
+        program: whose values are measured.
+        calibration: a batch of inputs, or several one after the other.
+
+    Raises:
+        ValueError: there are no images, they do not fit, or they or values are NaN or infinite.
+    """
+    interpreter = Interpreter(program)
+    least: dict[int, float] = {}
+    largest: dict[int, float] = {}
+
+    def watch(number: int, value: Tensor) -> None:
+        low, high = value.aminmax()
+        if not bool(low.isfinite() & high.isfinite()):
+            raise ValueError(
+                f"export_native(calibration=...): {_described(program, number)} is NaN or infinite"
+            )
+        least[number] = min(float(low), least.get(number, float(low)))
+        largest[number] = max(float(high), largest.get(number, float(high)))
+
+    for inputs in _batches(program, calibration):
+        interpreter(inputs, watch)
+    if not least:
+        raise ValueError("export_native(calibration=...): it holds no images")
+    return [(least[number], largest[number]) for number in sorted(least)]
+
+
+def _described(program: Program, number: int) -> str:
+    if number < len(program.inputs):
+        return f"input {number}"
+    return f"what {program.operations[number - len(program.inputs)].name!r} makes of its images"
+
+
+def _batches(
+    program: Program, calibration: Tensor | Iterable[Batch]
+) -> Iterator[tuple[Tensor, ...]]:
+    """Few rows at a time, checked."""
+    for batch in [calibration] if isinstance(calibration, Tensor) else calibration:
+        inputs = (batch,) if isinstance(batch, Tensor) else tuple(batch)
+        _check(program, inputs)
+        for start in range(0, len(inputs[0]), _ROWS):
+            yield tuple(x[start : start + _ROWS].detach().cpu().float() for x in inputs)
+
+
+def _check(program: Program, inputs: tuple[Tensor, ...]) -> None:
+    """Maps may be of other sizes than the example; channels and features may not."""
+    found = [tuple(getattr(x, "shape", ())) for x in inputs]
+    fits = len(found) == len(program.inputs) and all(
+        len(shape) == len(wanted) + 1 and shape[1] == wanted[0]
+        for shape, wanted in zip(found, program.inputs, strict=True)
+    )
+    if not fits or len({shape[0] for shape in found}) != 1:
+        wanted = " and ".join(f"(N, {', '.join(map(str, shape))})" for shape in program.inputs)
+        raise ValueError(
+            f"export_native(calibration=...): a batch is of the shapes {found}, not {wanted}; "
+            "give the network's inputs alone, without labels"
+        )
+    if not all(torch.is_floating_point(x) for x in inputs):
+        raise ValueError("export_native(calibration=...): images are no floats, as in training")
