@@ -1,145 +1,189 @@
-"""Whole packed networks on a CPU beside what a user would pick instead: int8 above all.
+"""Whole networks on a CPU: ours beside what a user would pick instead, int8 above all.
 
-The networks are the packed files in the folder `networks`. Every engine runs the same weights: the
-float engines those of the file, unpacked; the int8 ones these weights rounded to 8 bits. Images are
-the embedded ones, made as large and as colourful as the network wants; training images calibrate
-int8, test images are timed. Errors are of the output, relative to the float network in float64.
+Every engine runs the same network: our runtime and PyTorch its packed weights, 1 bit and ternary;
+torch, ONNX Runtime and OpenVINO the 1-bit ones as floats, and rounded to 8 bits. Errors are of the
+output, relative to the float network in float64.
 
 ONNX Runtime and OpenVINO take part where they are installed: pip install '.[onnx,openvino]' in the
-source folder. One that is missing is said, and named in the file.
+source folder. One that is missing is said, and named in the file; so is our own runtime.
 """
 
 import os
 import statistics
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from torch import Tensor, nn
 
-from binaryrelax import PackedLayer, certify
 from binaryrelax.packed.engines import native
-from binaryrelax_lab.data import IMAGE_SHAPES, NUM_CLASSES, load_fashion_mnist
-from binaryrelax_lab.models import build_network
-from binaryrelax_lab.packing import load_packed_run
+from binaryrelax_lab.data import ImageSet, load_dataset
 from binaryrelax_lab.studies import Say
-from binaryrelax_lab.studies.bench.integer_rivals import EXTRAS, integer_rivals, missing_engines
-from binaryrelax_lab.studies.bench.packed import error_of, in_mode, kernels_alone
-from binaryrelax_lab.studies.bench.packed_effort import MODES, bound, told
-from binaryrelax_lab.studies.bench.timing import all_apart, describe_cpu
+from binaryrelax_lab.studies.bench.integer_rivals import EXTRAS, missing_engines
+from binaryrelax_lab.studies.bench.native_runtime import NATIVE, native_runtime
+from binaryrelax_lab.studies.bench.network_accuracy import measure_accuracies
+from binaryrelax_lab.studies.bench.network_files import measure_files, measure_first_answers
+from binaryrelax_lab.studies.bench.packed import error_of
+from binaryrelax_lab.studies.bench.packed_effort import bound, told
+from binaryrelax_lab.studies.bench.prepared_network import PreparedNetwork
+from binaryrelax_lab.studies.bench.runtime_sizes import measure_runtimes
+from binaryrelax_lab.studies.bench.subjects import SUBJECTS, Subject, images_for
+from binaryrelax_lab.studies.bench.timing import calls_apart, describe_cpu, vector_instructions
 
-FOLDER = Path("networks")
-BATCHES, REPETITIONS, THREADS = (1, 16), 15, 2
-NUM_CALIBRATION = 128  # images; a multiple of all batch sizes
+FOLDER, THREADS = Path("networks"), 2
 BUSY = 0.5  # a load before the first measurement above which others were at work
-DISTRIBUTIONS = {"ONNX Runtime": "onnxruntime", "OpenVINO": "openvino"}
+OURS = "binaryrelax_native"
+DISTRIBUTIONS = {
+    OURS: NATIVE,
+    "ONNX Runtime": "onnxruntime",
+    "OpenVINO": "openvino",
+    "torch": "torch",
+}
+ANSWERING = "resnet18"  # the network whose first answer is awaited
+SMALL_FILE = Subject("resnet18", "cifar10")  # it is not timed: as fast as with 100 classes
+PARTS = ("records", "files", "first_answers", "accuracies")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effort:
+    """How much is measured.
+
+    Args:
+        repetitions: how often engines take turns.
+        starts: how often each answers from a new process.
+        runtimes: whose size is measured.
+    """
+
+    subjects: tuple[Subject, ...] = SUBJECTS
+    batches: tuple[int, ...] = (1, 16)
+    repetitions: int = 12
+    starts: int = 7
+    runtimes: tuple[str, ...] = tuple(DISTRIBUTIONS)
+
+
+QUICK = Effort(
+    subjects=SUBJECTS[:2],
+    batches=(1,),
+    repetitions=5,
+    starts=2,
+    runtimes=(OURS, "ONNX Runtime"),
+)
 
 
 def bench_networks(
     say: Say,
     folder: Path = FOLDER,
-    batches: tuple[int, ...] = BATCHES,
-    repetitions: int = REPETITIONS,
+    *,
+    data: Path | None = None,
+    quick: bool = False,
+    effort: Effort | None = None,
 ) -> dict[str, Any]:
-    """All measurements, as the content of ``networks.json``."""
-    files = sorted(folder.glob("*.safetensors"))
-    if not files:
-        raise ValueError(f"bench networks: no packed network in {folder}/; run it in the source")
-    before, module, missing = torch.get_num_threads(), native(), missing_engines()
+    """All measurements, as the content of ``networks.json``.
+
+    Args:
+        folder: of the trained networks.
+        data: where CIFAR is; int8 is then calibrated with its images, and accuracy is measured.
+        quick: two networks, one image, few repetitions.
+    """
+    effort = effort or (QUICK if quick else Effort())
+    before, module = torch.get_num_threads(), native()
+    missing = missing_engines() + ([] if native_runtime() else [OURS])
     torch.set_num_threads(THREADS)
     report: dict[str, Any] = {
         "machine": describe_cpu(),
+        "instructions": vector_instructions(),
         "native": None if module is None else module.instruction_sets()[-1],
         "engines": {e: version(d) for e, d in DISTRIBUTIONS.items() if e not in missing},
         "missing": missing,
-        "repetitions": repetitions,
+        "repetitions": effort.repetitions,
+        "starts": effort.starts,
+        **{part: [] for part in PARTS},
     }
     for engine in missing:
-        say(f"{engine} is left out: pip install '.[{EXTRAS[engine]}]' in the source folder")
+        what = f"'.[{EXTRAS[engine]}]'" if engine in EXTRAS else "./native"
+        say(f"{engine} is left out: pip install {what} in the source folder")
     try:
-        report["records"] = [
-            record
-            for file in files
-            for batch in batches
-            for record in measure_file(say, file, batch, repetitions)
-        ]
+        for subject in effort.subjects:
+            for part, records in measure_network(say, subject, folder, data, effort).items():
+                report[part] += records
+        distributions = {engine: DISTRIBUTIONS[engine] for engine in effort.runtimes}
+        report["runtimes"] = measure_runtimes(distributions)
     finally:
         torch.set_num_threads(before)
     load = report["machine"]["load"]
     return report | {"load_after": os.getloadavg()[0], "machine_was_shared": load > BUSY}
 
 
-def measure_file(say: Say, file: Path, batch: int, repetitions: int) -> list[dict[str, Any]]:
-    """One record per engine for a packed network and a batch size."""
-    certificate = certify(file)
-    about, codebook = certificate.about, certificate.layers[0].codebook
-    packed, dataset = load_packed_run(file)
-    floats = float_network(packed, about["network"], dataset)
-    calibration, images = images_for(about, dataset)
-    x = images[:batch]
-    rivals = integer_rivals(floats, calibration, batch)  # tracing needs autograd's views
+def measure_network(
+    say: Say, subject: Subject, trained: Path, data: Path | None, effort: Effort
+) -> Mapping[str, list[dict[str, Any]]]:
+    """Everything about one network: records by the part of the report."""
+    say(f"{subject.network}, {subject.side} pixels a side")
+    images = None if data is None else _own_images(say, subject, data)
+    parts: dict[str, list[dict[str, Any]]] = {part: [] for part in PARTS}
+    with TemporaryDirectory() as folder:
+        network = PreparedNetwork(subject, images_for(subject, images), trained, Path(folder))
+        for batch in effort.batches:
+            parts["records"] += measure_times(say, network, batch, effort.repetitions)
+        parts["files"] += measure_files(network)
+        if images is not None:
+            parts["accuracies"] += measure_accuracies(say, network, images)
+        if subject.network == ANSWERING:
+            parts["first_answers"] += measure_first_answers(say, network, effort.starts)
+            (small := Path(folder) / "small").mkdir()
+            parts["files"] += measure_files(
+                PreparedNetwork(SMALL_FILE, images_for(SMALL_FILE, None), trained, small)
+            )
+    return parts
+
+
+def measure_times(
+    say: Say, network: PreparedNetwork, batch: int, repetitions: int
+) -> Iterator[dict[str, Any]]:
+    """One record per engine and width of weights."""
+    x = network.images.timed[:batch]
+    every = [  # before inference_mode: tracing needs autograd's views
+        *network.our_sides(),
+        *network.packed_sides(),
+        *network.torch_sides(),
+        *network.rival_sides(batch),
+    ]
     with torch.inference_mode():
-        exact = floats.double()(x.double())
-        floats = floats.float().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        sides = _torch_sides(floats, packed, x)
-        sides |= {name: bound(run, x) for name, run in rivals.items()}
-        errors = {name: error_of(call(), exact) for name, call in sides.items()}
-        seconds = all_apart(sides, repetitions)
-    records = []
-    for name, times in seconds.items():
-        record = {
-            "file": file.name,
-            "network": about["network"],
-            "weights": "1 bit" if len(codebook) == 2 else "ternary",
-            "batch": batch,
-            "engine": name,
-            "seconds": min(times),
-            "median_seconds": statistics.median(times),
-            "error": errors[name],
+        exact = {
+            weights: deepcopy(pair.floats).double()(x.double())
+            for weights, pair in network.pairs.items()
         }
-        say(f"  {file.stem}, batch {batch}: {told(record)}")
-        records.append(record)
-    return records
+        sides = {side.name: bound(side.run, x) for side in every}
+        errors = {side.name: error_of(side.run(x), exact[side.weights]) for side in every}
+        seconds = calls_apart(sides, repetitions)
+    for side in every:
+        record = {
+            "network": network.subject.network,
+            "dataset": network.subject.dataset,
+            "side": network.subject.side,
+            "weights": side.weights,
+            "batch": batch,
+            "engine": side.engine,
+            "seconds": min(seconds[side.name]),
+            "median_seconds": statistics.median(seconds[side.name]),
+            "error": errors[side.name],
+        }
+        say(f"  batch {batch:2}, {side.weights:7}: {told(record)}")
+        yield record
 
 
-def _torch_sides(
-    floats: nn.Module, packed: nn.Module, images: Tensor
-) -> dict[str, Callable[[], Any]]:
-    x = images.contiguous(memory_format=torch.channels_last)
-    sides = {"torch float32": bound(floats, x)}
-    sides |= {f"packed, {mode}": bound(in_mode(packed, mode), x) for mode in MODES}
-    alone = kernels_alone(in_mode(packed, "fast"), torch.get_num_threads())
-    return sides | {"packed, fast, kernel threads set": bound(alone, x)}
-
-
-def float_network(packed: nn.Module, network: str, dataset: str) -> nn.Module:
-    """The same network with its packed weights as float32 ones."""
-    model = build_network(network, IMAGE_SHAPES[dataset][0], NUM_CLASSES[dataset])
-    weights = {
-        f"{name}.weight": layer.weight.detach()
-        for name, layer in packed.named_modules()
-        if isinstance(layer, PackedLayer)
-    }
-    state = {**packed.state_dict(), **weights}
-    model.load_state_dict({name: state[name] for name in model.state_dict()})
-    return model.eval()
-
-
-def images_for(about: dict[str, str], dataset: str) -> tuple[Tensor, Tensor]:
-    """Embedded training and test images, padded and normalised as the network wants them."""
-    data = load_fashion_mnist()
-    channels, size, _ = IMAGE_SHAPES[dataset]
-    mean, deviation = (
-        torch.tensor([float(value) for value in about[key].split()]).view(channels, 1, 1)
-        for key in ("mean", "deviation")
-    )
-
-    def made(pixels: Tensor) -> Tensor:
-        grey = pixels.permute(0, 3, 1, 2).float() / 255
-        border = (size - grey.shape[-1]) // 2
-        wide = nn.functional.pad(grey, [border] * 4).expand(-1, channels, -1, -1)
-        return ((wide - mean) / deviation).contiguous()
-
-    return made(data.train_images[:NUM_CALIBRATION]), made(data.test_images[: max(BATCHES)])
+def _own_images(say: Say, subject: Subject, data: Path) -> ImageSet | None:
+    """What a trained network was trained on, if it is in the folder."""
+    if not subject.files:
+        return None
+    try:
+        images = load_dataset(subject.dataset, data=data)
+    except ValueError as error:
+        say(f"no accuracies of {subject.network}: {error}")
+        return None
+    assert isinstance(images, ImageSet)  # only those of CIFAR are trained networks
+    return images

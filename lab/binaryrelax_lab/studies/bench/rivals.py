@@ -94,13 +94,15 @@ def openvino_core() -> Any:
     return openvino.Core()
 
 
-def openvino_request(model: Any) -> Run:
-    """A model that OpenVINO has read, compiled, with as many threads as torch."""
-    settings = {
-        "INFERENCE_NUM_THREADS": torch.get_num_threads(),
-        "PERFORMANCE_HINT": "LATENCY",
-        "INFERENCE_PRECISION_HINT": "f32",
-    }
+def openvino_request(model: Any, precision: str | None = "f32") -> Run:
+    """A model that OpenVINO has read, compiled, with as many threads as torch.
+
+    Args:
+        precision: of what is not int8 in the model; None leaves the choice to OpenVINO.
+    """
+    settings = {"INFERENCE_NUM_THREADS": torch.get_num_threads(), "PERFORMANCE_HINT": "LATENCY"}
+    if precision is not None:
+        settings["INFERENCE_PRECISION_HINT"] = precision
     compiled = openvino_core().compile_model(model, "CPU", settings)
     request = compiled.create_infer_request()
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from binaryrelax_lab.engine import Machine
 
 QUIET_SECONDS, SHORTEST_SECONDS = 0.25, 0.1
+INSTRUCTIONS = ("avx2", "avx_vnni", "avx512f", "avx512_vnni", "amx_int8")
 Result = TypeVar("Result")
 
 
@@ -36,6 +37,14 @@ def describe_cpu() -> dict[str, Any]:
         "python": platform.python_version(),
         "load": os.getloadavg()[0],
     }
+
+
+def vector_instructions() -> list[str]:
+    """Of those that decide how fast a CPU multiplies bytes, the ones that it has."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    flags = next((set(line.split()) for line in lines if line.startswith("flags")), set())
+    return [name for name in INSTRUCTIONS if name in flags]
 
 
 def gpu_machine(bench: str) -> Machine:
@@ -94,6 +103,31 @@ def all_apart(
     """Every time of each method, in seconds, measured as `interleaved_apart` does."""
     measures = {name: partial(_seconds_apart, method) for name, method in methods.items()}
     return in_turns(measures, repetitions)
+
+
+def calls_apart(
+    methods: Mapping[str, Callable[[], object]], repetitions: int
+) -> dict[str, list[float]]:
+    """The seconds of every single call, in turns and with quiet between; the first is not counted.
+
+    Single calls, unlike `all_apart`: where other work comes and goes, some of them escape it.
+    """
+    measures = {name: partial(_calls_apart, method) for name, method in methods.items()}
+    found: dict[str, list[float]] = {name: [] for name in methods}
+    for _ in range(repetitions):
+        for name, measure in measures.items():
+            found[name] += measure()
+    return found
+
+
+def _calls_apart(method: Callable[[], object]) -> list[float]:
+    time.sleep(QUIET_SECONDS)
+    method()
+    found: list[float] = []
+    end = time.perf_counter() + SHORTEST_SECONDS
+    while not found or time.perf_counter() < end:
+        found.append(_seconds(method))
+    return found
 
 
 def _seconds(method: Callable[[], object]) -> float:
