@@ -73,7 +73,10 @@ inline __m512 outputs_of(const OutputJob& job, int pixel, int64_t i, __mmask16 l
         const __m512 added = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes));
         y = _mm512_fmadd_ps(added, _mm512_set1_ps(job.added_scale), y);
     }
-    if (job.added_floats) y = _mm512_add_ps(y, _mm512_maskz_loadu_ps(lanes, job.added_floats[pixel] + i));
+    if (job.added_floats) {
+        const __m512 added = _mm512_maskz_loadu_ps(lanes, job.added_floats[pixel] + i);
+        y = _mm512_fmadd_ps(added, _mm512_set1_ps(job.added_scale), y);
+    }
     return y;
 }
 

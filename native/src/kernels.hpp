@@ -110,8 +110,8 @@ struct OutputJob {
     const float* bias;              // [outputs]
     const float* x_scales;          // [num_pixels]; null: 1
     const uint8_t* const* added_bytes;  // [num_pixels], or null: added = added_scale * byte
+    const float* const* added_floats;   // [num_pixels], or null: added = added_scale * float
     float added_scale;
-    const float* const* added_floats;   // [num_pixels], or null
     float low, high;                // limits of y; NaN stays NaN in floats
     uint8_t* const* bytes;          // [num_pixels], or null
     float* const* floats;           // [num_pixels] where bytes is null

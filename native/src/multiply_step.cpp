@@ -83,7 +83,7 @@ class MultiplyWork {
         const float unit = to_bytes_ ? 1.0f / to_bytes_->scale : 1.0f;
         const float x_scale = from_.scales < 0 ? from_.scale : 1.0f;
         float shift = fused() && to_bytes_ ? static_cast<float>(to_bytes_->zero) : 0.0f;
-        float added_scale = 0.0f;
+        float added_scale = 1.0f;
         if (added_bytes_) {
             added_scale = added_bytes_->scale;
             shift -= added_scale * static_cast<float>(added_bytes_->zero) * (fused() ? unit : 1.0f);
@@ -206,8 +206,8 @@ class MultiplyWork {
             }
             OutputJob job{totals + slot * PANEL, count, outputs, corrections_.data() + first_output,
                           factors_.data() + first_output, biases_.data() + first_output,
-                          from_.scales >= 0 ? x_scales : nullptr, added_bytes_ ? added_bytes : nullptr, added_scale_,
-                          added_floats_ ? added_floats : nullptr, low_, high_, to_bytes_ ? bytes : nullptr,
+                          from_.scales >= 0 ? x_scales : nullptr, added_bytes_ ? added_bytes : nullptr,
+                          added_floats_ ? added_floats : nullptr, added_scale_, low_, high_, to_bytes_ ? bytes : nullptr,
                           to_bytes_ ? nullptr : floats};
             fused() ? kernels_.write_outputs(job) : write_activated(job);
             slot += padded_ ? GROUP : count;

@@ -132,20 +132,28 @@ void NetworkLayers::make_layer(size_t index) {
     if (layer.exact) layer.exact->scale = layer.scale;
 }
 
-// An addition is done by the later of the two layers whose outputs it adds, before that layer's output is written.
+// An addition is done by a layer whose output it adds, before that output is written. The layer then runs in the
+// addition's place: nothing else waits for it, and what is added to it may be computed later than its own input.
 void NetworkLayers::fuse_additions() {
     for (size_t index = 0; index < file_.operations.size(); ++index) {
         const Operation& addition = file_.operations[index];
         if (addition.kind != OperationKind::Add || addition.in[0] == addition.in[1]) continue;
-        const int later = std::max(addition.in[0], addition.in[1]), other = std::min(addition.in[0], addition.in[1]);
-        if (later < first_value() || outputs_[later] || users_[later].size() != 1) continue;
-        OperationLayer& layer = layers_[later - first_value()];
-        if (!layer.bytes || layer.activation.kind != ActivationKind::None || layer.added >= 0) continue;
-        layer.added = other;
+        const int later = std::max(addition.in[0], addition.in[1]), sooner = std::min(addition.in[0], addition.in[1]);
+        const int adding = can_add(later) ? later : sooner;
+        if (!can_add(adding)) continue;
+        OperationLayer& layer = layers_[adding - first_value()];
+        layer.added = adding == later ? sooner : later;
         layer.writes = first_value() + static_cast<int>(index);
         layer.activation = addition.activation;
-        layers_[index].skipped = true;
+        layers_[index].done_by = adding - first_value();
     }
+}
+
+// Whether the layer that writes the value can add to it: nothing else reads it.
+bool NetworkLayers::can_add(int value) const {
+    if (value < first_value() || outputs_[value] || users_[value].size() != 1) return false;
+    const OperationLayer& layer = layers_[value - first_value()];
+    return layer.bytes && layer.activation.kind == ActivationKind::None && layer.added < 0;
 }
 
 void NetworkLayers::choose_codes() {
@@ -155,7 +163,7 @@ void NetworkLayers::choose_codes() {
         const OperationLayer& layer = layers_[index];
         const int value = layer.writes;
         const std::optional<Range>& range = file_.values[value].range;
-        if (layer.skipped || !range || outputs_[value] || !can_write_bytes(index)) continue;
+        if (layer.done_by >= 0 || !range || outputs_[value] || !can_write_bytes(index)) continue;
         const std::vector<int>& users = users_[value];
         if (!std::all_of(users.begin(), users.end(), [&](int user) { return can_read_bytes(user, value); })) continue;
         // What only moves bytes keeps their code.
@@ -170,7 +178,7 @@ bool NetworkLayers::can_write_bytes(size_t index) const {
 
 bool NetworkLayers::can_read_bytes(size_t index, int value) const {
     const Operation& operation = file_.operations[index];
-    if (layers_[index].skipped) return true;
+    if (layers_[index].done_by >= 0) return true;
     if (layers_[index].bytes) return value == operation.in[0] || value == layers_[index].added;
     const bool averages_all = operation.kind == OperationKind::AdaptivePool && !operation.maximum &&
                               operation.size[0] == 1 && operation.size[1] == 1;

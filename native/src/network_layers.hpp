@@ -31,7 +31,7 @@ struct OperationLayer {
     std::vector<float> scale, bias;      // of `bytes` and `exact`: the file's factor and scale in one
     int added = -1;                      // the value that is added before the activation, or -1
     int writes = -1;                     // the value that it writes; that of an addition it does as well
-    bool skipped = false;                // an addition that a layer before does
+    int done_by = -1;                    // of an addition: the operation whose layer does it, or -1
     Activation activation;               // of the last operation that it does
 };
 
@@ -58,6 +58,7 @@ class NetworkLayers {
     void find_positive();
     void make_layer(size_t operation);
     void fuse_additions();
+    bool can_add(int value) const;
     void choose_codes();
     bool can_write_bytes(size_t operation) const;
     bool can_read_bytes(size_t operation, int value) const;

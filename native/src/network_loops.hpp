@@ -29,7 +29,7 @@ inline uint8_t rounded_byte(float y) {
     return static_cast<uint8_t>((y + MAGIC) - MAGIC);
 }
 
-void depthwise_loops(const DepthwiseJob& job) {
+inline void depthwise_loops(const DepthwiseJob& job) {
     for (int pixel = 0; pixel < job.num_pixels; ++pixel) {
         int32_t* totals = job.totals + pixel * PANEL;
         for (int64_t i = 0; i < job.channels; ++i) totals[i] = 0;
@@ -41,14 +41,14 @@ void depthwise_loops(const DepthwiseJob& job) {
     }
 }
 
-void write_outputs_loops(const OutputJob& job) {
+inline void write_outputs_loops(const OutputJob& job) {
     for (int pixel = 0; pixel < job.num_pixels; ++pixel) {
         const float x_scale = job.x_scales ? job.x_scales[pixel] : 1.0f;
         for (int64_t i = 0; i < job.outputs; ++i) {
             const float total = static_cast<float>(job.totals[pixel * PANEL + i] + job.corrections[i]);
             float y = multiply_add(total * x_scale, job.factor[i], job.bias[i]);
             if (job.added_bytes) y = multiply_add(job.added_bytes[pixel][i], job.added_scale, y);
-            if (job.added_floats) y += job.added_floats[pixel][i];
+            if (job.added_floats) y = multiply_add(job.added_floats[pixel][i], job.added_scale, y);
             y = limited(y, job.low, job.high);
             if (job.bytes) {
                 job.bytes[pixel][i] = rounded_byte(y);
@@ -59,7 +59,7 @@ void write_outputs_loops(const OutputJob& job) {
     }
 }
 
-void quantize_loops(const float* x, int64_t count, float inverse, float zero, uint8_t* out) {
+inline void quantize_loops(const float* x, int64_t count, float inverse, float zero, uint8_t* out) {
     for (int64_t i = 0; i < count; ++i) {
         const float y = multiply_add(x[i], inverse, zero);
         out[i] = rounded_byte(y == y ? y : zero);

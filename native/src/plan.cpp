@@ -44,11 +44,12 @@ void Plan::place_buffers(int64_t most_bytes) {
     for (size_t index = 0; index < steps_.size(); ++index) {
         const auto now = static_cast<int64_t>(index);
         auto use = [&](int buffer) {
+            if (buffer < 0) return;  // what the caller has given
             lives[buffer].first = std::min(lives[buffer].first, now);
             lives[buffer].last = std::max(lives[buffer].last, now);
         };
         for (const int buffer : steps_[index].reads) use(buffer);
-        if (steps_[index].writes >= 0) use(steps_[index].writes);
+        use(steps_[index].writes);
     }
     std::stable_sort(lives.begin(), lives.end(), [](const Life& a, const Life& b) { return a.size > b.size; });
     std::vector<Life> placed;

@@ -33,8 +33,8 @@ class Bound {
 struct Step {
     std::string name;        // for people: of the operation, and what of it
     int64_t units;           // in any order, on any thread
-    std::vector<int> reads;  // buffers
-    int writes;              // buffer, or -1
+    std::vector<int> reads;  // buffers; -1 for what the caller has given
+    int writes;              // buffer; -1 for what the caller wants
     std::function<void(const Bound&, int64_t unit)> run;
 };
 

@@ -59,9 +59,10 @@ class PlanBuilder {
 
     void add_operation(size_t index) {
         const OperationLayer& layer = layers_.layer(index);
-        if (layer.skipped) return;
+        if (layer.done_by >= 0) return add_byte_layer(static_cast<size_t>(layer.done_by));
+        if (layer.bytes && layer.added < 0) return add_byte_layer(index);
+        if (layer.bytes) return;  // the addition's turn comes
         const std::string& name = operation(index).name;
-        if (layer.bytes) return add_byte_layer(index);
         const int value = layer.writes, in = operation(index).in[0];
         if (bytes_[in] && layers_.code(value)) {
             const ByteMap& to = new_bytes(value);
