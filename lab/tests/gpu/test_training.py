@@ -187,7 +187,8 @@ def test_networks_side_by_side_learn_as_they_do_alone(tmp_path):
 
 def test_one_rank_under_torchrun_trains_through_nccl(tmp_path):
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=1"]
-    command += ["-m", "binaryrelax", "train", "demo-binary", "--epochs", "1"]
+    # Not `binaryrelax`, which knows of the lab only where that is installed.
+    command += ["-m", "binaryrelax_lab", "train", "demo-binary", "--epochs", "1"]
     done = subprocess.run(
         [*command, "--out", str(tmp_path)], capture_output=True, text=True, timeout=300
     )
