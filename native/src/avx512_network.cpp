@@ -61,32 +61,67 @@ Multiply multiply_of(int sets, int pixels) {
     }
 }
 
-// y[16 outputs] of a pixel.
-inline __m512 outputs_of(const OutputJob& job, int pixel, int64_t i, __mmask16 lanes, __m512 x_scale) {
-    const __m512i total = _mm512_maskz_loadu_epi32(lanes, job.totals + pixel * PANEL + i);
-    const __m512i sum = _mm512_add_epi32(total, _mm512_maskz_loadu_epi32(lanes, job.corrections + i));
-    const __m512 value = _mm512_mul_ps(_mm512_cvtepi32_ps(sum), x_scale);
-    __m512 y = _mm512_fmadd_ps(value, _mm512_maskz_loadu_ps(lanes, job.factor + i),
-                               _mm512_maskz_loadu_ps(lanes, job.bias + i));
-    if (job.added_bytes) {
-        const __m128i bytes = _mm_maskz_loadu_epi8(lanes, job.added_bytes[pixel] + i);
-        const __m512 added = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes));
-        y = _mm512_fmadd_ps(added, _mm512_set1_ps(job.added_scale), y);
+// What is added to the outputs before their limits.
+enum class Adding { Nothing, Bytes, Floats };
+
+// Sixteen outputs of all pixels: what belongs to outputs stays in registers. WHOLE: there are no lanes without an
+// output; stores through a mask take many times as long.
+template <Adding ADDING, bool SCALED, bool WHOLE>
+void write_set(const OutputJob& job, int64_t i) {
+    const __mmask16 lanes = first_lanes(job.outputs - i);
+    const __m512i correction = _mm512_maskz_loadu_epi32(lanes, job.corrections + i);
+    const __m512 factor = _mm512_maskz_loadu_ps(lanes, job.factor + i), bias = _mm512_maskz_loadu_ps(lanes, job.bias + i);
+    const __m512 low = _mm512_set1_ps(job.low), high = _mm512_set1_ps(job.high);
+    const __m512 added_scale = _mm512_set1_ps(job.added_scale);
+    for (int pixel = 0; pixel < job.num_pixels; ++pixel) {
+        const __m512i total = _mm512_add_epi32(_mm512_loadu_si512(job.totals + pixel * PANEL + i), correction);
+        __m512 value = _mm512_cvtepi32_ps(total);
+        if constexpr (SCALED) value = _mm512_mul_ps(value, _mm512_set1_ps(job.x_scales[pixel]));
+        __m512 y = _mm512_fmadd_ps(value, factor, bias);
+        if constexpr (ADDING == Adding::Bytes) {
+            const __m128i* place = reinterpret_cast<const __m128i*>(job.added_bytes[pixel] + i);
+            const __m128i bytes = WHOLE ? _mm_loadu_si128(place) : _mm_maskz_loadu_epi8(lanes, place);
+            y = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes)), added_scale, y);
+        } else if constexpr (ADDING == Adding::Floats) {
+            y = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(lanes, job.added_floats[pixel] + i), added_scale, y);
+        }
+        y = _mm512_min_ps(high, _mm512_max_ps(low, y));  // with the limit first, NaN in the second place stays
+        if (!job.bytes) {
+            _mm512_mask_storeu_ps(job.floats[pixel] + i, lanes, y);
+            continue;
+        }
+        // The limits of bytes are 0 and 255; NaN becomes a number whose lowest byte is 0.
+        const __m128i bytes = _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(y));
+        if (WHOLE) {
+            _mm_storeu_si128(reinterpret_cast<__m128i*>(job.bytes[pixel] + i), bytes);
+        } else {
+            _mm_mask_storeu_epi8(job.bytes[pixel] + i, lanes, bytes);
+        }
     }
-    if (job.added_floats) {
-        const __m512 added = _mm512_maskz_loadu_ps(lanes, job.added_floats[pixel] + i);
-        y = _mm512_fmadd_ps(added, _mm512_set1_ps(job.added_scale), y);
-    }
-    return y;
+}
+
+template <Adding ADDING, bool SCALED>
+void write_sets(const OutputJob& job) {
+    int64_t i = 0;
+    for (; i + LANES <= job.outputs; i += LANES) write_set<ADDING, SCALED, true>(job, i);
+    if (i < job.outputs) write_set<ADDING, SCALED, false>(job, i);
+}
+
+template <Adding ADDING>
+void write_adding(const OutputJob& job) {
+    job.x_scales ? write_sets<ADDING, true>(job) : write_sets<ADDING, false>(job);
 }
 
 }  // namespace
 
 void multiply(const ChunkJob& job) {
+    // In blocks of about the same size: few pixels do not hide how long an addition takes.
     const int most = most_pixels(job.sets);
-    for (int pixel = 0; pixel < job.num_pixels; pixel += most) {
-        const int left = job.num_pixels - pixel;
-        multiply_of(job.sets, left < most ? left : most)(job, pixel);
+    int blocks = (job.num_pixels + most - 1) / most;
+    for (int pixel = 0; blocks > 0; --blocks) {
+        const int count = (job.num_pixels - pixel + blocks - 1) / blocks;
+        multiply_of(job.sets, count)(job, pixel);
+        pixel += count;
     }
 }
 
@@ -114,22 +149,9 @@ void multiply_depthwise(const DepthwiseJob& job) {
 }
 
 void write_outputs(const OutputJob& job) {
-    const __m512 low = _mm512_set1_ps(job.low), high = _mm512_set1_ps(job.high);
-    const __m512i zero = _mm512_setzero_si512();
-    for (int pixel = 0; pixel < job.num_pixels; ++pixel) {
-        const __m512 x_scale = _mm512_set1_ps(job.x_scales ? job.x_scales[pixel] : 1.0f);
-        for (int64_t i = 0; i < job.outputs; i += LANES) {
-            const __mmask16 lanes = first_lanes(job.outputs - i);
-            // With the limit first, NaN in the second place stays.
-            const __m512 y = _mm512_min_ps(high, _mm512_max_ps(low, outputs_of(job, pixel, i, lanes, x_scale)));
-            if (job.bytes) {
-                const __m512i rounded = _mm512_max_epi32(_mm512_cvtps_epi32(y), zero);
-                _mm_mask_storeu_epi8(job.bytes[pixel] + i, lanes, _mm512_cvtusepi32_epi8(rounded));
-            } else {
-                _mm512_mask_storeu_ps(job.floats[pixel] + i, lanes, y);
-            }
-        }
-    }
+    if (job.added_bytes) return write_adding<Adding::Bytes>(job);
+    if (job.added_floats) return write_adding<Adding::Floats>(job);
+    write_adding<Adding::Nothing>(job);
 }
 
 void quantize(const float* x, int64_t count, float inverse, float zero, uint8_t* out) {

@@ -126,18 +126,36 @@ class MultiplyWork {
         return {row / output_.height, row % output_.height, pixel % output_.width};
     }
 
-    const uint8_t* start(const Bound& bound, int64_t group, int64_t pixel) const {
-        if (access_ == Access::Gathered) {
-            const int64_t all = divide_up(output_.pixels(), GROUP) * GROUP;
-            return bound.at<const uint8_t>(rows_) + (group * all + pixel) * stride_;
+    // Where `count` pixels from `pixel` on begin.
+    void find_starts(const Bound& bound, int64_t group, int64_t pixel, int64_t count, const uint8_t** starts) const {
+        const uint8_t* first = bound.at<const uint8_t>(access_ == Access::Gathered ? rows_ : from_.buffer);
+        if (access_ == Access::Gathered || access_ == Access::Matrix) {
+            const int64_t all = access_ == Access::Matrix ? 0 : divide_up(output_.pixels(), GROUP) * GROUP;
+            for (int64_t i = 0; i < count; ++i) starts[i] = first + (group * all + pixel + i) * stride_;
+            return;
         }
-        const uint8_t* map = bound.at<const uint8_t>(from_.buffer);
-        if (access_ == Access::Matrix) return map + pixel * stride_;
-        const Place at = place(pixel);
         const Geometry& geometry = layer_.geometry();
-        return map + group * geometry.padded_inputs_in_group() +
-               from_.layout.pixel(at.image, at.y * geometry.vertical.stride - geometry.vertical.padding,
-                                  at.x * geometry.horizontal.stride - geometry.horizontal.padding);
+        first += group * geometry.padded_inputs_in_group();
+        const Axis &vertical = geometry.vertical, &horizontal = geometry.horizontal;
+        for_each_row(pixel, count, [&](Place at, int64_t i, int64_t in_row) {
+            const uint8_t* start = first + from_.layout.pixel(at.image, at.y * vertical.stride - vertical.padding,
+                                                              at.x * horizontal.stride - horizontal.padding);
+            for (int64_t x = 0; x < in_row; ++x, start += horizontal.stride * from_.layout.record) starts[i + x] = start;
+        });
+    }
+
+    // Calls `act(place, index, count)` for each piece of a row among pixels that follow one another.
+    template <typename Act>
+    void for_each_row(int64_t pixel, int64_t count, Act act) const {
+        Place at = place(pixel);
+        for (int64_t done = 0; done < count; at.x = 0) {
+            const int64_t in_row = std::min(count - done, output_.width - at.x);
+            act(at, done, in_row);
+            done += in_row;
+            if (++at.y < output_.height) continue;
+            at.y = 0;
+            ++at.image;
+        }
     }
 
     // Where the pixels of a unit stand in its totals: every group at a multiple of 16 where tiles want that.
@@ -153,7 +171,7 @@ class MultiplyWork {
         int slot = 0;
         for (int64_t index = begin; index < end; ++index) {
             const int64_t first = pixels_.first(index), count = padded_ ? 1 : pixels_.count(index);
-            for (int64_t i = 0; i < count; ++i) starts[slot + i] = start(bound, group, first + i);
+            find_starts(bound, group, first, count, starts + slot);
             slot += static_cast<int>(padded_ ? GROUP : count);
         }
         int32_t* totals = room.totals.reserve(MOST_PIXELS * PANEL);
@@ -193,17 +211,14 @@ class MultiplyWork {
         for (int64_t index = begin; index < end; ++index) {
             const int64_t first = pixels_.first(index);
             const int count = static_cast<int>(pixels_.count(index));
-            for (int i = 0; i < count; ++i) {
-                const int64_t pixel = first + i;
-                const Place at = place(pixel);
-                if (to_bytes_) bytes[i] = byte_at(bound, *to_bytes_, at) + first_output;
-                if (to_floats_) floats[i] = bound.at<float>(to_floats_->buffer) + pixel * output_.channels + first_output;
-                if (from_.scales >= 0) x_scales[i] = bound.at<const float>(from_.scales)[at.image];
-                if (added_bytes_) added_bytes[i] = byte_at(bound, *added_bytes_, at) + first_output;
-                if (added_floats_) {
-                    added_floats[i] = bound.at<const float>(added_floats_->buffer) + pixel * output_.channels + first_output;
-                }
-            }
+            for_each_row(first, count, [&](Place at, int64_t i, int64_t in_row) {
+                const float x_scale = from_.scales >= 0 ? bound.at<const float>(from_.scales)[at.image] : 1.0f;
+                std::fill_n(x_scales + i, in_row, x_scale);
+                if (to_bytes_) list_bytes(bound, *to_bytes_, at, first_output, in_row, bytes + i);
+                if (added_bytes_) list_bytes(bound, *added_bytes_, at, first_output, in_row, added_bytes + i);
+                if (to_floats_) list_floats(bound, *to_floats_, first + i, first_output, in_row, floats + i);
+                if (added_floats_) list_floats(bound, *added_floats_, first + i, first_output, in_row, added_floats + i);
+            });
             OutputJob job{totals + slot * PANEL, count, outputs, corrections_.data() + first_output,
                           factors_.data() + first_output, biases_.data() + first_output,
                           from_.scales >= 0 ? x_scales : nullptr, added_bytes_ ? added_bytes : nullptr,
@@ -231,8 +246,18 @@ class MultiplyWork {
         }
     }
 
-    static uint8_t* byte_at(const Bound& bound, const ByteMap& map, Place at) {
-        return bound.at<uint8_t>(map.buffer) + map.layout.pixel(at.image, at.y, at.x);
+    // Where an output of `count` pixels of a row lies.
+    template <typename Byte>
+    static void list_bytes(const Bound& bound, const ByteMap& map, Place at, int64_t output, int64_t count, Byte** out) {
+        Byte* place = bound.at<uint8_t>(map.buffer) + map.layout.pixel(at.image, at.y, at.x) + output;
+        for (int64_t i = 0; i < count; ++i, place += map.layout.record) out[i] = place;
+    }
+
+    template <typename Float>
+    void list_floats(const Bound& bound, const FloatMap& map, int64_t pixel, int64_t output, int64_t count,
+                     Float** out) const {
+        Float* place = bound.at<float>(map.buffer) + pixel * output_.channels + output;
+        for (int64_t i = 0; i < count; ++i, place += output_.channels) out[i] = place;
     }
 
     const OperationLayer& owner_;
