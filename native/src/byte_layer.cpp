@@ -131,10 +131,9 @@ void ByteLayer::sum_weights(const PackedTensor& weight) {
     const CanonicalCodes codes = canonical(weight);
     const int64_t missing =
         depthwise_ ? 0 : (geometry_.padded_inputs_in_group() - geometry_.inputs_in_group) * geometry_.taps();
+    const auto places = static_cast<int32_t>(codes.inputs + missing);
     for (int64_t output = 0; output < codes.outputs; ++output) {
-        int32_t sum = static_cast<int32_t>(-missing);
-        for (int64_t input = 0; input < codes.inputs; ++input) sum += level(weight, codes.code(output, input));
-        weight_sums_.push_back(sum);
+        weight_sums_.push_back((weight.bits == 1 ? 2 : 1) * codes.sum(output) - places);
     }
 }
 

@@ -23,6 +23,26 @@ uint32_t CanonicalCodes::code(int64_t output, int64_t input) const {
     return row(output)[bit / 8] >> bit % 8 & ((1u << bits) - 1);
 }
 
+void CanonicalCodes::unpack(int64_t output, uint8_t* out) const {
+    const uint8_t* bytes = row(output);
+    const uint8_t mask = static_cast<uint8_t>((1 << bits) - 1);
+    for (int64_t i = 0; i < row_bytes(); ++i) {
+        for (int bit = 0; bit < 8; bit += bits) *out++ = static_cast<uint8_t>(bytes[i] >> bit & mask);
+    }
+}
+
+int32_t CanonicalCodes::sum(int64_t output) const {
+    const uint8_t* bytes = row(output);
+    const uint64_t low_bits = bits == 1 ? ~uint64_t{0} : 0x5555555555555555u;
+    int64_t total = 0;
+    for (int64_t i = 0; i < row_bytes(); i += 8) {
+        uint64_t eight = 0;
+        std::memcpy(&eight, bytes + i, static_cast<size_t>(std::min<int64_t>(8, row_bytes() - i)));
+        total += __builtin_popcountll(eight & low_bits) + 2 * __builtin_popcountll(eight & ~low_bits);
+    }
+    return static_cast<int32_t>(total);
+}
+
 void CanonicalCodes::check() const {
     const int used_bits = static_cast<int>(inputs * bits % 8);
     const unsigned padding = used_bits == 0 ? 0u : 0xffu & (0xffu << used_bits);
@@ -65,13 +85,23 @@ void Tiles::copy_bytes(const CanonicalCodes& codes, int64_t first_output) {
     }
 }
 
+// A row's codes are laid out one to a byte first: most are then fetched from far apart.
 void Tiles::copy_codes(const CanonicalCodes& codes, int64_t first_output, const std::vector<int64_t>& sources) {
     const int64_t per_word = 32 / bits_;
+    std::vector<uint32_t> places;  // in the row, with nothing where there is no source
+    for (const int64_t source : sources) places.push_back(static_cast<uint32_t>(source < 0 ? codes.inputs : source));
+    places.resize(static_cast<size_t>(num_words_ * per_word), static_cast<uint32_t>(codes.inputs));
+    std::vector<uint8_t> row(static_cast<size_t>(codes.row_bytes() * 8 / bits_ + 1));
     for (int64_t output = 0; output < outputs_; ++output) {
-        for (int64_t place = 0; place < places_; ++place) {
-            if (sources[place] < 0) continue;
-            const uint32_t code = codes.code(first_output + output, sources[place]);
-            *word(output, place / per_word) |= code << place % per_word * bits_;
+        codes.unpack(first_output + output, row.data());
+        row[codes.inputs] = 0;
+        const int64_t line = panel_sets(output / PANEL) * LANES;
+        uint32_t* out = word(output, 0);
+        const uint32_t* place = places.data();
+        for (int64_t index = 0; index < num_words_; ++index, out += line, place += per_word) {
+            uint32_t held = 0;
+            for (int64_t i = 0; i < per_word; ++i) held |= uint32_t{row[place[i]]} << i * bits_;
+            *out = held;
         }
     }
 }

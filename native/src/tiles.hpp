@@ -29,6 +29,9 @@ struct CanonicalCodes {
     int64_t row_bytes() const { return (inputs * bits + 7) / 8; }
     const uint8_t* row(int64_t output) const { return data + output * row_bytes(); }
     uint32_t code(int64_t output, int64_t input) const;
+    // A row's codes, one to a byte, and the zeros that fill its last byte.
+    void unpack(int64_t output, uint8_t* out) const;
+    int32_t sum(int64_t output) const;  // of a row's codes
     // Throws std::invalid_argument where a 2-bit code is 3 or a row does not end in zero bits.
     void check() const;
 };
