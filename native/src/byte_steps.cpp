@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 
 namespace binaryrelax {
 namespace {
@@ -15,19 +16,42 @@ void fill_pixels(uint8_t* out, int64_t pixels, const ByteMap& map) {
     std::memset(out, map.zero, static_cast<size_t>(pixels * map.layout.record));
 }
 
-// A row of the image in NHWC, from wherever it is.
-const float* row_of(const Bound& bound, const FloatMap& map, int64_t image, int64_t row, std::vector<float>& room) {
-    const Shape& shape = map.shape;
-    const int64_t size = shape.width * shape.channels;
-    if (map.input < 0) return bound.at<const float>(map.buffer) + (image * shape.height + row) * size;
-    const float* source = bound.input(map.input) + image * shape.height * size;
-    if (shape.channels == 1 || shape.height * shape.width == 1) return source + row * size;
-    room.resize(static_cast<size_t>(size));
-    for (int64_t channel = 0; channel < shape.channels; ++channel) {
-        const float* plane = source + (channel * shape.height + row) * shape.width;
-        for (int64_t x = 0; x < shape.width; ++x) room[x * shape.channels + channel] = plane[x];
+// A row of the image: `lines` stretches of floats, one for each channel where the caller gave planes.
+struct Row {
+    const float* first;
+    int64_t lines, length, stride;
+
+    Row(const Bound& bound, const FloatMap& map, int64_t image, int64_t row) {
+        const Shape& shape = map.shape;
+        const int64_t size = shape.width * shape.channels;
+        const bool is_input = map.input >= 0;
+        const bool planes = is_input && shape.channels > 1 && shape.height * shape.width > 1;
+        first = is_input ? bound.input(map.input) : bound.at<const float>(map.buffer);
+        first += image * shape.height * size + row * (planes ? shape.width : size);
+        lines = planes ? shape.channels : 1;
+        length = planes ? shape.width : size;
+        stride = planes ? shape.height * shape.width : 0;
     }
-    return room.data();
+    const float* line(int64_t index) const { return first + index * stride; }
+};
+
+// Channels that lie `stride` apart to records; a record's unused bytes get the byte of zero.
+void interleave(const uint8_t* lines, int64_t stride, const ByteMap& to, uint8_t* out) {
+    const int64_t width = to.shape.width, channels = to.shape.channels, record = to.layout.record;
+    if (record != 4) {
+        for (int64_t x = 0; x < width; ++x, out += record) {
+            for (int64_t c = 0; c < channels; ++c) out[c] = lines[c * stride + x];
+            std::memset(out + channels, to.zero, static_cast<size_t>(record - channels));
+        }
+        return;
+    }
+    const auto zero = static_cast<uint32_t>(to.zero);
+    const uint32_t unused[4] = {0, zero * 0x01010100u, zero * 0x01010000u, zero * 0x01000000u};
+    for (int64_t x = 0; x < width; ++x) {
+        uint32_t pixel = channels < 4 ? unused[channels] : 0;
+        for (int64_t c = 0; c < channels; ++c) pixel |= uint32_t{lines[c * stride + x]} << 8 * c;
+        std::memcpy(out + 4 * x, &pixel, 4);
+    }
 }
 
 float magnitude_of(const uint32_t* pieces) {
@@ -57,11 +81,14 @@ void fill_border(const Bound& bound, const ByteMap& map, int64_t image) {
         fill_pixels(line, layout.left, map);
         fill_pixels(line + (layout.left + map.shape.width) * layout.record, layout.right, map);
     }
-    const int64_t unused = layout.record - map.shape.channels;
+}
+
+void fill_unused(const Bound& bound, const ByteMap& map, int64_t image) {
+    const int64_t unused = map.layout.record - map.shape.channels;
     if (unused == 0) return;
-    for (int64_t row = 0; row < height; ++row) {
-        uint8_t* pixel = bound.at<uint8_t>(map.buffer) + layout.pixel(image, row, 0) + map.shape.channels;
-        for (int64_t x = 0; x < map.shape.width; ++x, pixel += layout.record) {
+    for (int64_t row = 0; row < map.shape.height; ++row) {
+        uint8_t* pixel = bound.at<uint8_t>(map.buffer) + map.layout.pixel(image, row, 0) + map.shape.channels;
+        for (int64_t x = 0; x < map.shape.width; ++x, pixel += map.layout.record) {
             std::memset(pixel, map.zero, static_cast<size_t>(unused));
         }
     }
@@ -82,31 +109,31 @@ Step quantize_step(const std::string& name, const FloatMap& from, const ByteMap&
                    const Kernels& kernels) {
     const Shape shape = from.shape;
     auto run = [=, &kernels](const Bound& bound, int64_t unit) {
-        if (unit >= shape.rows()) {
-            fill_border(bound, to, unit - shape.rows());
-            return;
-        }
+        if (unit >= shape.rows()) return fill_border(bound, to, unit - shape.rows());
         const int64_t image = unit / shape.height, y = unit % shape.height;
-        thread_local std::vector<float> room;
-        const float* row = row_of(bound, from, image, y, room);
+        const Row row(bound, from, image, y);
         float scale = to.scale;
         if (magnitudes >= 0) {
             scale = scale_of(bound.at<const uint32_t>(magnitudes) + image * PIECES, to.zero);
             if (y == 0) bound.at<float>(to.scales)[image] = scale;
-        } else if (kernels.largest_magnitude(row, shape.width * shape.channels) >= 0x7f800000u) {
-            bound.at<std::atomic<uint8_t>>(poison)[image].store(1, std::memory_order_relaxed);
         }
         const float inverse = std::isnan(scale) ? 0.0f : 1.0f / scale, zero = static_cast<float>(to.zero);
         uint8_t* out = bound.at<uint8_t>(to.buffer) + to.layout.pixel(image, y, 0);
-        if (to.layout.record == shape.channels) {
-            kernels.quantize(row, shape.width * shape.channels, inverse, zero, out);
-            return;
-        }
+        const bool in_place = row.lines == 1 && to.layout.record == shape.channels;
         thread_local std::vector<uint8_t> bytes;
-        bytes.resize(static_cast<size_t>(shape.width * shape.channels));
-        kernels.quantize(row, shape.width * shape.channels, inverse, zero, bytes.data());
+        if (!in_place) bytes.resize(static_cast<size_t>(row.lines * row.length));
+        for (int64_t line = 0; line < row.lines; ++line) {
+            const float* x = row.line(line);
+            if (magnitudes < 0 && kernels.largest_magnitude(x, row.length) >= 0x7f800000u) {
+                bound.at<std::atomic<uint8_t>>(poison)[image].store(1, std::memory_order_relaxed);
+            }
+            kernels.quantize(x, row.length, inverse, zero, in_place ? out : bytes.data() + line * row.length);
+        }
+        if (in_place) return;
+        if (row.lines > 1) return interleave(bytes.data(), row.length, to, out);
         for (int64_t x = 0; x < shape.width; ++x, out += to.layout.record) {
-            for (int64_t c = 0; c < shape.channels; ++c) out[c] = bytes[x * shape.channels + c];
+            std::memcpy(out, bytes.data() + x * shape.channels, static_cast<size_t>(shape.channels));
+            std::memset(out + shape.channels, to.zero, static_cast<size_t>(to.layout.record - shape.channels));
         }
     };
     Step step{name + ": to bytes", shape.rows() + shape.images, {from.buffer}, to.buffer, run};
@@ -190,62 +217,112 @@ Step average_bytes_step(const std::string& name, const ByteMap& from, const Floa
 
 namespace {
 
-void pool_row(const Operation& pool, const uint8_t* map, const ByteMap& from, int64_t image, int64_t y, int64_t width,
-              int64_t record, uint8_t* out) {
-    const Shape& in = from.shape;
-    for (int64_t x = 0; x < width; ++x, out += record) {
-        std::memset(out, 0, static_cast<size_t>(in.channels));
-        for (int64_t i = 0; i < pool.kernel[0]; ++i) {
-            const int64_t row = y * pool.stride[0] - pool.padding[0] + i * pool.dilation[0];
-            if (row < 0 || row >= in.height) continue;
-            for (int64_t j = 0; j < pool.kernel[1]; ++j) {
-                const int64_t column = x * pool.stride[1] - pool.padding[2] + j * pool.dilation[1];
-                if (column < 0 || column >= in.width) continue;
-                const uint8_t* pixel = map + from.layout.pixel(image, row, column);
-                for (int64_t c = 0; c < in.channels; ++c) out[c] = std::max(out[c], pixel[c]);
+// Sixteen bytes in whatever registers the CPU has for them.
+typedef uint8_t Sixteen __attribute__((vector_size(16)));
+
+constexpr int64_t BLOCK = 64;  // channels that stay in registers while the taps pass by
+
+// The largest of the bytes at each of `taps`. Reads whole blocks, writes only what there is.
+void largest_of(const uint8_t* const* taps, size_t num_taps, int64_t channels, uint8_t* out) {
+    for (int64_t c = 0; c < channels; c += BLOCK) {
+        Sixteen largest[BLOCK / 16] = {};
+        for (size_t tap = 0; tap < num_taps; ++tap) {
+            for (int i = 0; i < BLOCK / 16; ++i) {
+                Sixteen x;
+                std::memcpy(&x, taps[tap] + c + 16 * i, sizeof x);
+                largest[i] = x > largest[i] ? x : largest[i];
             }
         }
-    }
-}
-
-// A row of what slicing and padding leave; -1 where there is nothing of the input.
-int64_t source_of(const Operation& operation, int axis, int64_t place, int64_t size) {
-    if (operation.kind == OperationKind::Slice) {
-        return operation.axis == axis ? operation.start + place * operation.step : place;
-    }
-    const int64_t before = operation.padding[axis == 1 ? 4 : 2 * (axis - 2)];
-    const int64_t source = place - before;
-    return source >= 0 && source < size ? source : -1;
-}
-
-void rearrange_row(const Operation& operation, const uint8_t* map, const ByteMap& from, int64_t image, int64_t y,
-                   const ByteMap& to, uint8_t* out) {
-    const int64_t row = source_of(operation, 2, y, from.shape.height);
-    for (int64_t x = 0; x < to.shape.width; ++x, out += to.layout.record) {
-        std::memset(out, to.zero, static_cast<size_t>(to.shape.channels));
-        const int64_t column = source_of(operation, 3, x, from.shape.width);
-        if (row < 0 || column < 0) continue;
-        const uint8_t* pixel = map + from.layout.pixel(image, row, column);
-        for (int64_t c = 0; c < to.shape.channels; ++c) {
-            const int64_t channel = source_of(operation, 1, c, from.shape.channels);
-            if (channel >= 0) out[c] = pixel[channel];
-        }
+        std::memcpy(out + c, largest, static_cast<size_t>(std::min(BLOCK, channels - c)));
     }
 }
 
 }  // namespace
 
-Step move_bytes_step(const std::string& name, const Operation& operation, const ByteMap& from, const ByteMap& to) {
-    const Shape out = to.shape;
-    auto run = [=, &operation](const Bound& bound, int64_t unit) {
-        if (unit >= out.rows()) return fill_border(bound, to, unit - out.rows());
+Step pool_bytes_step(const std::string& name, const Operation& pool, const ByteMap& from, const ByteMap& to) {
+    const Shape out = to.shape, in = from.shape;
+    auto run = [=, &pool](const Bound& bound, int64_t unit) {
+        if (unit >= out.rows()) {
+            fill_border(bound, to, unit - out.rows());
+            return fill_unused(bound, to, unit - out.rows());
+        }
         const int64_t image = unit / out.height, y = unit % out.height;
         const uint8_t* map = bound.at<const uint8_t>(from.buffer);
-        uint8_t* row = bound.at<uint8_t>(to.buffer) + to.layout.pixel(image, y, 0);
-        if (operation.kind == OperationKind::Pool) {
-            pool_row(operation, map, from, image, y, out.width, to.layout.record, row);
-        } else {
-            rearrange_row(operation, map, from, image, y, to, row);
+        uint8_t* place = bound.at<uint8_t>(to.buffer) + to.layout.pixel(image, y, 0);
+        thread_local std::vector<const uint8_t*> taps;
+        for (int64_t x = 0; x < out.width; ++x, place += to.layout.record) {
+            taps.clear();
+            for (int64_t i = 0; i < pool.kernel[0]; ++i) {
+                const int64_t row = y * pool.stride[0] - pool.padding[0] + i * pool.dilation[0];
+                if (row < 0 || row >= in.height) continue;
+                for (int64_t j = 0; j < pool.kernel[1]; ++j) {
+                    const int64_t column = x * pool.stride[1] - pool.padding[2] + j * pool.dilation[1];
+                    if (column >= 0 && column < in.width) taps.push_back(map + from.layout.pixel(image, row, column));
+                }
+            }
+            largest_of(taps.data(), taps.size(), in.channels, place);
+        }
+    };
+    return {name, out.rows() + out.images, {from.buffer}, to.buffer, run};
+}
+
+Rearrangement Rearrangement::none(const Shape& shape) {
+    Rearrangement found;
+    for (int axis = 0; axis < 3; ++axis) {
+        found.sources[axis].resize(static_cast<size_t>(axis == 0 ? shape.channels : axis == 1 ? shape.height : shape.width));
+        std::iota(found.sources[axis].begin(), found.sources[axis].end(), int64_t{0});
+    }
+    return found;
+}
+
+// What an operation takes from nowhere stays there.
+Rearrangement Rearrangement::then(const Operation& operation, const Shape& out) const {
+    Rearrangement found = none(out);
+    for (int axis = 0; axis < 3; ++axis) {
+        const auto size = static_cast<int64_t>(sources[axis].size());
+        for (int64_t& place : found.sources[axis]) {
+            if (operation.kind == OperationKind::Pad) {
+                place -= operation.padding[axis == 0 ? 4 : 2 * (axis - 1)];
+            } else if (operation.axis == axis + 1) {
+                place = operation.start + place * operation.step;
+            }
+            place = place >= 0 && place < size ? sources[axis][place] : -1;
+        }
+    }
+    return found;
+}
+
+Step rearrange_step(const std::string& name, const Rearrangement& how, const ByteMap& from, const ByteMap& to) {
+    const Shape out = to.shape;
+    // Channels that follow one another are copied at once: [first, end) of the output.
+    const std::vector<int64_t>& channels = how.sources[0];
+    const auto is_there = [](int64_t source) { return source >= 0; };
+    const int64_t first = std::find_if(channels.begin(), channels.end(), is_there) - channels.begin();
+    int64_t end = first;
+    while (end < out.channels && channels[end] == channels[first] + end - first && channels[end] >= 0) ++end;
+    const bool in_one = std::none_of(channels.begin() + end, channels.end(), is_there);
+    auto run = [=](const Bound& bound, int64_t unit) {
+        if (unit >= out.rows()) {
+            fill_border(bound, to, unit - out.rows());
+            return fill_unused(bound, to, unit - out.rows());
+        }
+        const int64_t image = unit / out.height, row = how.sources[1][unit % out.height];
+        const uint8_t* map = bound.at<const uint8_t>(from.buffer);
+        uint8_t* place = bound.at<uint8_t>(to.buffer) + to.layout.pixel(image, unit % out.height, 0);
+        for (int64_t x = 0; x < out.width; ++x, place += to.layout.record) {
+            const int64_t column = how.sources[2][x];
+            if (first > 0 || end < out.channels || row < 0 || column < 0) {
+                std::memset(place, to.zero, static_cast<size_t>(out.channels));
+            }
+            if (row < 0 || column < 0 || first == out.channels) continue;
+            const uint8_t* pixel = map + from.layout.pixel(image, row, column);
+            if (in_one) {
+                std::memcpy(place + first, pixel + how.sources[0][first], static_cast<size_t>(end - first));
+                continue;
+            }
+            for (int64_t c = first; c < out.channels; ++c) {
+                if (how.sources[0][c] >= 0) place[c] = pixel[how.sources[0][c]];
+            }
         }
     };
     return {name, out.rows() + out.images, {from.buffer}, to.buffer, run};

@@ -29,8 +29,9 @@ struct FloatMap {
 
 constexpr int64_t PIECES = 8;  // of an image, that the search for its largest magnitude is shared by
 
-// Units of images: border, and bytes behind the channels.
+// What no pixel writes: the border, and a record's bytes behind its channels.
 void fill_border(const Bound& bound, const ByteMap& map, int64_t image);
+void fill_unused(const Bound& bound, const ByteMap& map, int64_t image);
 
 // The largest magnitude of each piece of each image, as the bits of a float: [image][PIECES].
 Step measure_step(const std::string& name, const FloatMap& from, int magnitudes, const Kernels& kernels);
@@ -69,8 +70,18 @@ struct Added {
 Step multiply_step(const std::string& name, const OperationLayer& layer, const ByteMap& from, int rows, Access access,
                    Added added, Target to, Shape output, int threads);
 
-// Max pooling, slicing and padding of bytes that keep their code.
-Step move_bytes_step(const std::string& name, const Operation& operation, const ByteMap& from, const ByteMap& to);
 Step average_bytes_step(const std::string& name, const ByteMap& from, const FloatMap& to);
+
+// What follows keeps the code of the bytes.
+Step pool_bytes_step(const std::string& name, const Operation& pool, const ByteMap& from, const ByteMap& to);
+
+// Any number of slices and paddings in one: where each channel, row and column comes from; -1: from nowhere.
+struct Rearrangement {
+    std::vector<int64_t> sources[3];
+
+    static Rearrangement none(const Shape& shape);
+    Rearrangement then(const Operation& operation, const Shape& out) const;
+};
+Step rearrange_step(const std::string& name, const Rearrangement& how, const ByteMap& from, const ByteMap& to);
 
 }  // namespace binaryrelax

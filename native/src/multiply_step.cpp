@@ -69,7 +69,10 @@ class MultiplyWork {
 
     void operator()(const Bound& bound, int64_t unit) const {
         const int64_t work = layer_.groups() * layer_.panels() * blocks_;
-        if (unit >= work) return fill_border(bound, *to_bytes_, unit - work);
+        if (unit >= work) {
+            fill_border(bound, *to_bytes_, unit - work);
+            return fill_unused(bound, *to_bytes_, unit - work);
+        }
         const int64_t index = unit / blocks_, group = index / layer_.panels(), panel = index % layer_.panels();
         const int64_t begin = unit % blocks_ * groups_in_unit_;
         const int64_t end = std::min(begin + groups_in_unit_, pixels_.groups);

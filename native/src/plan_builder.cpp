@@ -30,6 +30,7 @@ class PlanBuilder {
     PlanBuilder(const NetworkLayers& layers, const std::vector<Shape>& inputs, int threads, int64_t most_bytes)
         : layers_(layers), threads_(threads), shapes_(infer_shapes(layers.file(), inputs, most_bytes / 4)) {
         bytes_.resize(shapes_.size());
+        rearranged_.resize(shapes_.size());
         floats_.resize(shapes_.size());
         for (size_t input = 0; input < inputs.size(); ++input) {
             floats_[input] = FloatMap{-1, static_cast<int>(input), shapes_[input]};
@@ -64,20 +65,34 @@ class PlanBuilder {
         if (layer.bytes) return;  // the addition's turn comes
         const std::string& name = operation(index).name;
         const int value = layer.writes, in = operation(index).in[0];
-        if (bytes_[in] && layers_.code(value)) {
-            const ByteMap& to = new_bytes(value);
-            return plan_.add(move_bytes_step(name, operation(index), *bytes_[in], to));
+        if (is_kept_as_bytes(in) && layers_.code(value)) return move_bytes(index);
+        const bool averages = operation(index).kind == OperationKind::AdaptivePool && is_kept_as_bytes(in) &&
+                              !floats_[in] && layers_.code(in) &&
+                              shapes_[value].height * shapes_[value].width == 1 && !operation(index).maximum;
+        if (averages) {
+            const ByteMap from = as_bytes(in);
+            return plan_.add(average_bytes_step(name, from, new_floats(value)));
         }
-        const bool averages = operation(index).kind == OperationKind::AdaptivePool && bytes_[in] && !floats_[in] &&
-                              layers_.code(in) && shapes_[value].height * shapes_[value].width == 1 &&
-                              !operation(index).maximum;
-        if (averages) return plan_.add(average_bytes_step(name, *bytes_[in], new_floats(value)));
         std::vector<FloatMap> from;
         for (const int source : operation(index).in) from.push_back(as_floats(source));
         const FloatMap to = new_floats(value);
         if (layer.exact) return plan_.add(exact_layer_step(name, layer, from[0], to, threads_));
         if (layer.floats) return plan_.add(float_layer_step(name, *layer.floats, from[0], to));
         plan_.add(float_operation_step(name, operation(index), layers_.file(), from, to, threads_));
+    }
+
+    bool is_kept_as_bytes(int value) const { return bytes_[value] || rearranged_[value]; }
+
+    // Slices and paddings wait until somebody needs their bytes: those that follow one another become one step.
+    void move_bytes(size_t index) {
+        const int value = layers_.layer(index).writes, in = operation(index).in[0];
+        if (operation(index).kind == OperationKind::Pool) {
+            const ByteMap from = as_bytes(in);
+            return plan_.add(pool_bytes_step(operation(index).name, operation(index), from, new_bytes(value)));
+        }
+        const Rearranged before =
+            rearranged_[in] ? *rearranged_[in] : Rearranged{in, Rearrangement::none(shapes_[in]), ""};
+        rearranged_[value] = {before.from, before.how.then(operation(index), shapes_[value]), operation(index).name};
     }
 
     void add_byte_layer(size_t index) {
@@ -92,10 +107,12 @@ class PlanBuilder {
             plan_.add(gather_step(name, *layer.bytes, from, output, rows));
         }
         Added added;
+        ByteMap added_bytes;
         FloatMap added_floats;
         if (layer.added >= 0) {
             if (layers_.code(layer.added)) {
-                added.bytes = &*bytes_[layer.added];
+                added_bytes = as_bytes(layer.added);
+                added.bytes = &added_bytes;
             } else {
                 added_floats = as_floats(layer.added);
                 added.floats = &added_floats;
@@ -122,7 +139,7 @@ class PlanBuilder {
             plan_.add(load_step(name, given, loaded));
             return loaded;
         }
-        const ByteMap from = *bytes_[value];
+        const ByteMap from = as_bytes(value);
         const FloatMap to = new_floats(value);
         plan_.add(dequantize_step(name, from, to));
         return to;
@@ -130,6 +147,12 @@ class PlanBuilder {
 
     ByteMap as_bytes(int value) {
         if (bytes_[value]) return *bytes_[value];
+        if (rearranged_[value]) {
+            const auto& [source, how, name] = *rearranged_[value];
+            const ByteMap from = *bytes_[source];
+            plan_.add(rearrange_step(name, how, from, new_bytes(value)));
+            return *bytes_[value];
+        }
         const FloatMap from = *floats_[value];
         const std::string name = "value " + std::to_string(value);
         ByteMap to = byte_map(value);
@@ -188,10 +211,17 @@ class PlanBuilder {
         return border;
     }
 
+    struct Rearranged {
+        int from;  // the value
+        Rearrangement how;
+        std::string name;
+    };
+
     const NetworkLayers& layers_;
     const int threads_;
     const std::vector<Shape> shapes_;
     std::vector<std::optional<ByteMap>> bytes_;
+    std::vector<std::optional<Rearranged>> rearranged_;
     std::vector<std::optional<FloatMap>> floats_;
     int poison_ = -1;
     Plan plan_;
