@@ -14,12 +14,14 @@ template <int PIXELS, int SETS>
 void multiply_pixels(const ChunkJob& job, int first_pixel) {
     const uint8_t* pixels[PIXELS];
     __m512i sums[PIXELS][SETS];
-    int32_t* totals = job.totals + first_pixel * PANEL;
+    const auto totals_of = [&](int pixel) {
+        return job.totals + (job.slots ? job.slots[first_pixel + pixel] : first_pixel + pixel) * PANEL;
+    };
     UNROLL_ALL for (int pixel = 0; pixel < PIXELS; ++pixel) {
         pixels[pixel] = job.pixels[first_pixel + pixel];
+        const int32_t* totals = totals_of(pixel);
         UNROLL for (int set = 0; set < SETS; ++set) {
-            sums[pixel][set] = job.first ? _mm512_setzero_si512()
-                                         : _mm512_loadu_si512(totals + pixel * PANEL + set * LANES);
+            sums[pixel][set] = job.first ? _mm512_setzero_si512() : _mm512_loadu_si512(totals + set * LANES);
         }
     }
     const int8_t* weights = job.panel;
@@ -37,9 +39,8 @@ void multiply_pixels(const ChunkJob& job, int first_pixel) {
         }
     }
     UNROLL_ALL for (int pixel = 0; pixel < PIXELS; ++pixel) {
-        UNROLL for (int set = 0; set < SETS; ++set) {
-            _mm512_storeu_si512(totals + pixel * PANEL + set * LANES, sums[pixel][set]);
-        }
+        int32_t* totals = totals_of(pixel);
+        UNROLL for (int set = 0; set < SETS; ++set) _mm512_storeu_si512(totals + set * LANES, sums[pixel][set]);
     }
 }
 

@@ -181,6 +181,24 @@ std::vector<int64_t> ByteLayer::offsets_in_map(const ByteLayout& layout) const {
     });
 }
 
+std::vector<ByteLayer::TapSteps> ByteLayer::tap_steps(const Chunk& chunk) const {
+    const int64_t tap_quads = geometry_.padded_inputs_in_group() / 4;
+    std::vector<TapSteps> found;
+    int64_t step = chunk.first_step;
+    for (int64_t index = chunk.first_piece; index < chunk.end_piece; ++index) {
+        const Piece& piece = pieces_[index];
+        const Run& run = runs_[piece.run];
+        for (int64_t quad = 0; quad < piece.quads;) {
+            const int64_t in_run = piece.byte / 4 + quad;
+            const int64_t taken = std::min(tap_quads - in_run % tap_quads, piece.quads - quad);
+            found.push_back({run.row, run.column + in_run / tap_quads, step, taken});
+            quad += taken;
+            step += taken;
+        }
+    }
+    return found;
+}
+
 int64_t ByteLayer::gathered_run(int64_t run) const {
     int64_t start = 0;
     for (int64_t i = 0; i < run; ++i) start += round_up(runs_[i].bytes, 4 * kernels_->quads_per_step);

@@ -48,6 +48,11 @@ class ByteLayer {
         int64_t first_step, steps;
     };
 
+    struct TapSteps {  // those of a chunk that multiply what one tap reads
+        int64_t row, column;
+        int64_t first_step, steps;
+    };
+
     // Whether weights and groups are of a kind that this layer multiplies.
     static bool can(const PackedTensor& weight, const Geometry& geometry);
 
@@ -68,6 +73,8 @@ class ByteLayer {
     const std::vector<int32_t>& weight_sums() const { return weight_sums_; }
     const std::vector<Run>& runs() const { return runs_; }
     const std::vector<Chunk>& chunks() const { return chunks_; }
+    // Where a step is one quad.
+    std::vector<TapSteps> tap_steps(const Chunk& chunk) const;
     int64_t steps() const { return chunks_.empty() ? 0 : chunks_.back().first_step + chunks_.back().steps; }
     int64_t bytes() const;
 

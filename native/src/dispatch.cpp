@@ -30,8 +30,15 @@ const Kernels AVX512_KERNELS = {"avx512_vnni", avx512::build_tables, avx512::loo
                                 avx512::multiply, avx512::multiply_depthwise, avx512::write_outputs,
                                 avx512::quantize, &avx512::FLOATS};
 
+const Kernels VBMI_KERNELS = {"avx512_vbmi", avx512::build_tables, avx512::look_up, avx512::largest_magnitude,
+                              avx512::to_bytes, avx512::shuffle, avx512::dot_codes, avx512_vbmi::expand,
+                              avx512::dot_bytes, nullptr, avx512::add_signed, avx512::add_signed,
+                              avx512::finish_exact, avx512::finish_fast, 1, nullptr, nullptr,
+                              avx512::multiply, avx512::multiply_depthwise, avx512::write_outputs,
+                              avx512::quantize, &avx512::FLOATS};
+
 const Kernels AMX_KERNELS = {"amx", avx512::build_tables, avx512::look_up, avx512::largest_magnitude,
-                             avx512::to_bytes, avx512::shuffle, avx512::dot_codes, amx::expand,
+                             avx512::to_bytes, avx512::shuffle, avx512::dot_codes, avx512_vbmi::expand,
                              avx512::dot_bytes, amx::dot_rows, avx512::add_signed, avx512::add_signed,
                              avx512::finish_exact, avx512::finish_fast, 16, amx::enter, amx::leave,
                              amx::multiply, avx512::multiply_depthwise, avx512::write_outputs, avx512::quantize,
@@ -41,8 +48,8 @@ const Kernels AMX_KERNELS = {"amx", avx512::build_tables, avx512::look_up, avx51
 bool may_use_tiles() {
 #ifdef __linux__
     unsigned a = 0, b = 0, c = 0, d = 0;
-    constexpr unsigned VBMI = 1u << 1, TILE = 1u << 24, INT8 = 1u << 25;
-    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(c & VBMI) || !(d & TILE) || !(d & INT8)) return false;
+    constexpr unsigned TILE = 1u << 24, INT8 = 1u << 25;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d & TILE) || !(d & INT8)) return false;
     constexpr long REQUEST_PERMISSION = 0x1023, TILE_DATA = 18;
     return syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
 #else
@@ -61,7 +68,9 @@ std::vector<const Kernels*> find_available() {
                         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                         __builtin_cpu_supports("avx512vnni");
     if (avx2 && avx512) found.push_back(&AVX512_KERNELS);
-    if (avx2 && avx512 && may_use_tiles()) found.push_back(&AMX_KERNELS);
+    const bool vbmi = avx2 && avx512 && __builtin_cpu_supports("avx512vbmi");
+    if (vbmi) found.push_back(&VBMI_KERNELS);
+    if (vbmi && may_use_tiles()) found.push_back(&AMX_KERNELS);
 #endif
     return found;
 }

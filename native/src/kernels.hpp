@@ -86,6 +86,7 @@ struct ChunkJob {
     int num_pixels;                 // 1 to MOST_PIXELS
     int32_t* totals;                // [num_pixels, rounded up to a group][PANEL]
     bool first;                     // whether totals are written; else added to
+    const int* slots = nullptr;     // [num_pixels]: which totals are a pixel's, where one quad is a step; null: all
 };
 
 // One weight for each channel and tap: totals[pixel][channel] = sum over taps of weight * x.

@@ -3,13 +3,15 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <numeric>
 
 #include "byte_steps.hpp"
 
 namespace binaryrelax {
 namespace {
 
-constexpr int64_t UNITS_PER_THREAD = 4;
+constexpr int64_t UNITS_PER_THREAD = 2;  // a panel that several units share is expanded several times
+constexpr double MOST_INSIDE = 0.9;      // of a layer's products: if more are, those with padding are made as well
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -63,6 +65,9 @@ class MultiplyWork {
         groups_in_unit_ = std::clamp<int64_t>(shared, std::min<int64_t>(2, pixels_.groups), MOST_PIXELS / GROUP);
         blocks_ = divide_up(pixels_.groups, groups_in_unit_);
         find_factors();
+        if (pays_to_skip_padding()) {
+            for (const ByteLayer::Chunk& chunk : layer_.chunks()) taps_.push_back(layer_.tap_steps(chunk));
+        }
     }
 
     int64_t units() const { return layer_.groups() * layer_.panels() * blocks_ + (to_bytes_ ? output_.images : 0); }
@@ -185,12 +190,68 @@ class MultiplyWork {
                                          layer_.geometry().outputs, totals});
             return;
         }
+        if (!taps_.empty()) return multiply_inside(group, panel, pixels_.first(begin), starts, slot);
         int8_t* weights = room.panel.reserve(layer_.panel_bytes());
         for (const ByteLayer::Chunk& chunk : layer_.chunks()) {
             expand(group, panel, chunk, weights);
             kernels_.multiply({weights, layer_.panel_sets(group, panel), chunk.steps,
                                offsets_.data() + chunk.first_step, starts, stride_, slot, totals,
                                chunk.first_step == 0});
+        }
+    }
+
+    // Whether enough of the products are with padding, that is with zeros, in a layer with enough channels.
+    bool pays_to_skip_padding() const {
+        const Geometry& geometry = layer_.geometry();
+        if (padded_ || layer_.is_depthwise() || from_.zero != 0 || geometry.padded_inputs_in_group() < 64) return false;
+        const auto inside = [](const Axis& axis, int64_t outputs, int64_t inputs) {
+            int64_t count = 0;
+            for (int64_t output = 0; output < outputs; ++output) {
+                for (int64_t tap = 0; tap < axis.kernel; ++tap) count += is_inside(axis, output, tap, inputs);
+            }
+            return static_cast<double>(count) / static_cast<double>(outputs * axis.kernel);
+        };
+        return inside(geometry.vertical, output_.height, from_.shape.height) *
+                   inside(geometry.horizontal, output_.width, from_.shape.width) < MOST_INSIDE;
+    }
+
+    static bool is_inside(const Axis& axis, int64_t output, int64_t tap, int64_t inputs) {
+        const int64_t input = output * axis.stride - axis.padding + tap * axis.dilation;
+        return input >= 0 && input < inputs;
+    }
+
+    // Tap by tap, without the pixels for which the tap lies in the padding.
+    void multiply_inside(int64_t group, int64_t panel, int64_t first, const uint8_t* const* starts, int count) const {
+        const Geometry& geometry = layer_.geometry();
+        int64_t rows[MOST_PIXELS], columns[MOST_PIXELS];
+        for_each_row(first, count, [&](Place at, int64_t i, int64_t in_row) {
+            std::fill_n(rows + i, in_row, at.y);
+            std::iota(columns + i, columns + i + in_row, at.x);
+        });
+        const uint8_t* kept[MOST_PIXELS];
+        int slots[MOST_PIXELS], num_kept = 0;
+        const auto keep = [&](int64_t row, int64_t column) {
+            num_kept = 0;
+            for (int i = 0; i < count; ++i) {
+                if (!is_inside(geometry.vertical, rows[i], row, from_.shape.height)) continue;
+                if (!is_inside(geometry.horizontal, columns[i], column, from_.shape.width)) continue;
+                kept[num_kept] = starts[i];
+                slots[num_kept++] = i;
+            }
+        };
+        int32_t* totals = room.totals.data();
+        std::fill_n(totals, count * PANEL, 0);
+        int8_t* weights = room.panel.reserve(layer_.panel_bytes());
+        const int sets = layer_.panel_sets(group, panel);
+        for (size_t index = 0; index < taps_.size(); ++index) {
+            const ByteLayer::Chunk& chunk = layer_.chunks()[index];
+            expand(group, panel, chunk, weights);
+            for (const ByteLayer::TapSteps& tap : taps_[index]) {
+                keep(tap.row, tap.column);
+                if (num_kept == 0) continue;
+                kernels_.multiply({weights + (tap.first_step - chunk.first_step) * sets * LANES * 4, sets, tap.steps,
+                                   offsets_.data() + tap.first_step, kept, stride_, num_kept, totals, false, slots});
+            }
         }
     }
 
@@ -276,6 +337,7 @@ class MultiplyWork {
     std::optional<FloatMap> added_floats_, to_floats_;
     std::vector<int64_t> offsets_;
     int64_t stride_ = 0, groups_in_unit_ = 1, blocks_ = 1;
+    std::vector<std::vector<ByteLayer::TapSteps>> taps_;  // of each chunk, where padding is skipped
     std::vector<float> factors_, biases_;
     std::vector<int32_t> corrections_;
     float added_scale_ = 0.0f, low_ = 0.0f, high_ = 0.0f;

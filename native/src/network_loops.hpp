@@ -70,12 +70,17 @@ inline void quantize_loops(const float* x, int64_t count, float inverse, float z
 template <typename DotBytes>
 void multiply_by_pixels(const ChunkJob& job, DotBytes dot_bytes) {
     alignas(64) static const int32_t zeros[PANEL] = {};
+    alignas(64) int32_t room[MAX_PIXELS * PANEL];
     for (int pixel = 0; pixel < job.num_pixels; pixel += MAX_PIXELS) {
         const int left = job.num_pixels - pixel, count = left < MAX_PIXELS ? left : MAX_PIXELS;
-        int32_t* totals = job.totals + pixel * PANEL;
-        const int32_t* start = job.first ? zeros : totals;
-        dot_bytes({job.panel, job.sets, job.steps, job.pixels + pixel, job.offsets, count, start,
-                   job.first ? 0 : PANEL, totals});
+        int32_t* totals = job.slots ? room : job.totals + pixel * PANEL;
+        const bool from_zero = job.first || job.slots;
+        dot_bytes({job.panel, job.sets, job.steps, job.pixels + pixel, job.offsets, count, from_zero ? zeros : totals,
+                   from_zero ? 0 : PANEL, totals});
+        for (int i = 0; job.slots && i < count; ++i) {
+            int32_t* out = job.totals + job.slots[pixel + i] * PANEL;
+            for (int j = 0; j < job.sets * LANES; ++j) out[j] = room[i * PANEL + j] + (job.first ? 0 : out[j]);
+        }
     }
 }
 

@@ -40,8 +40,10 @@ DECLARE_KERNELS
 namespace avx512 {
 DECLARE_KERNELS
 }
-namespace amx {
+namespace avx512_vbmi {
 void expand(const uint32_t* words, int sets, int64_t quads, int bits, int8_t* panel);
+}
+namespace amx {
 void dot_rows(const RowsJob& job);
 void enter();
 void leave();
