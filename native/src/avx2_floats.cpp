@@ -108,29 +108,44 @@ void dot_channels(const ChannelJob& job) {
 }
 
 // The levels are repeated, so that bits above the code's do not matter to a permutation of 8.
-inline __m256 pick(__m256i codes, int bits, __m256 low, __m256 high, const float* levels) {
-    if (bits == 8) return _mm256_i32gather_ps(levels, _mm256_and_si256(codes, _mm256_set1_epi32(255)), 4);
+template <int BITS>
+inline __m256 pick(__m256i codes, __m256 low, __m256 high, const float* levels) {
+    if constexpr (BITS == 8) return _mm256_i32gather_ps(levels, _mm256_and_si256(codes, _mm256_set1_epi32(255)), 4);
     const __m256 picked = _mm256_permutevar8x32_ps(low, codes);
-    if (bits < 4) return picked;
+    if constexpr (BITS < 4) return picked;
     const __m256 fourth_bit = _mm256_castsi256_ps(_mm256_slli_epi32(codes, 28));
     return _mm256_blendv_ps(picked, _mm256_permutevar8x32_ps(high, codes), fourth_bit);
 }
 
-void expand_levels(const LevelJob& job) {
-    const int outputs = job.sets * LANES, per_word = 32 / job.bits;
+template <int BITS, bool ONE_SCALE>
+void expand_codes(const LevelJob& job) {
+    constexpr int PER_WORD = 32 / BITS;
+    const int outputs = job.sets * LANES;
     const __m256 low = _mm256_loadu_ps(job.levels), high = _mm256_loadu_ps(job.levels + HALF);
-    for (int first = 0; first < outputs; first += HALF) {
-        __m256i codes = _mm256_setzero_si256();
-        __m256 scale = _mm256_loadu_ps(job.scales + first);
-        for (int64_t input = 0; input < job.inputs; ++input) {
-            if (input % per_word == 0) codes = load(job.words + input / per_word * outputs + first);
-            if (job.scale_of_input) {
-                scale = _mm256_loadu_ps(job.scales + job.scale_of_input[input] * int64_t{outputs} + first);
+    for (int half = 0; half < outputs; half += HALF) {
+        const __m256 scale = _mm256_loadu_ps(job.scales + half);
+        const uint32_t* words = job.words + half;
+        float* out = job.panel + half;
+        for (int64_t first = 0; first < job.inputs; first += PER_WORD, words += outputs) {
+            __m256i codes = load(words);
+            const int count = static_cast<int>(job.inputs - first < PER_WORD ? job.inputs - first : PER_WORD);
+            for (int i = 0; i < count; ++i, out += outputs, codes = _mm256_srli_epi32(codes, BITS)) {
+                const __m256 level = pick<BITS>(codes, low, high, job.levels);
+                const __m256 own =
+                    ONE_SCALE ? scale : _mm256_loadu_ps(job.scales + job.scale_of_input[first + i] * int64_t{outputs} + half);
+                _mm256_storeu_ps(out, _mm256_mul_ps(level, own));
             }
-            const __m256 level = pick(codes, job.bits, low, high, job.levels);
-            _mm256_storeu_ps(job.panel + input * outputs + first, _mm256_mul_ps(level, scale));
-            codes = _mm256_srli_epi32(codes, job.bits);
         }
+    }
+}
+
+void expand_levels(const LevelJob& job) {
+    const auto run = [&](auto one, auto many) { job.scale_of_input ? many(job) : one(job); };
+    switch (job.bits) {
+        case 1: return run(expand_codes<1, true>, expand_codes<1, false>);
+        case 2: return run(expand_codes<2, true>, expand_codes<2, false>);
+        case 4: return run(expand_codes<4, true>, expand_codes<4, false>);
+        default: return run(expand_codes<8, true>, expand_codes<8, false>);
     }
 }
 

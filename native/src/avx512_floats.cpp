@@ -113,26 +113,42 @@ void dot_channels(const ChannelJob& job) {
 }
 
 // The levels are repeated, so that bits above the code's do not matter to a permutation of 16.
-inline __m512 pick(__m512i codes, int bits, __m512 table, const float* levels) {
-    if (bits < 8) return _mm512_permutexvar_ps(codes, table);
+template <int BITS>
+inline __m512 pick(__m512i codes, __m512 table, const float* levels) {
+    if constexpr (BITS < 8) return _mm512_permutexvar_ps(codes, table);
     return _mm512_i32gather_ps(_mm512_and_si512(codes, _mm512_set1_epi32(255)), levels, 4);
 }
 
-void expand_levels(const LevelJob& job) {
-    const int outputs = job.sets * LANES, per_word = 32 / job.bits;
+template <int BITS, bool ONE_SCALE>
+void expand_codes(const LevelJob& job) {
+    constexpr int PER_WORD = 32 / BITS;
+    const int outputs = job.sets * LANES;
     const __m512 table = _mm512_loadu_ps(job.levels);
     for (int set = 0; set < job.sets; ++set) {
-        __m512i codes = _mm512_setzero_si512();
-        __m512 scale = _mm512_loadu_ps(job.scales + set * LANES);
-        for (int64_t input = 0; input < job.inputs; ++input) {
-            if (input % per_word == 0) codes = _mm512_loadu_si512(job.words + input / per_word * outputs + set * LANES);
-            if (job.scale_of_input) {
-                scale = _mm512_loadu_ps(job.scales + job.scale_of_input[input] * int64_t{outputs} + set * LANES);
+        const float* scales = job.scales + set * LANES;
+        const __m512 scale = _mm512_loadu_ps(scales);
+        const uint32_t* words = job.words + set * LANES;
+        float* out = job.panel + set * LANES;
+        for (int64_t first = 0; first < job.inputs; first += PER_WORD, words += outputs) {
+            __m512i codes = _mm512_loadu_si512(words);
+            const int count = static_cast<int>(job.inputs - first < PER_WORD ? job.inputs - first : PER_WORD);
+            for (int i = 0; i < count; ++i, out += outputs, codes = _mm512_srli_epi32(codes, BITS)) {
+                const __m512 level = pick<BITS>(codes, table, job.levels);
+                const __m512 own =
+                    ONE_SCALE ? scale : _mm512_loadu_ps(scales + job.scale_of_input[first + i] * int64_t{outputs});
+                _mm512_storeu_ps(out, _mm512_mul_ps(level, own));
             }
-            const __m512 level = pick(codes, job.bits, table, job.levels);
-            _mm512_storeu_ps(job.panel + input * outputs + set * LANES, _mm512_mul_ps(level, scale));
-            codes = _mm512_srli_epi32(codes, static_cast<unsigned>(job.bits));
         }
+    }
+}
+
+void expand_levels(const LevelJob& job) {
+    const auto run = [&](auto one, auto many) { job.scale_of_input ? many(job) : one(job); };
+    switch (job.bits) {
+        case 1: return run(expand_codes<1, true>, expand_codes<1, false>);
+        case 2: return run(expand_codes<2, true>, expand_codes<2, false>);
+        case 4: return run(expand_codes<4, true>, expand_codes<4, false>);
+        default: return run(expand_codes<8, true>, expand_codes<8, false>);
     }
 }
 

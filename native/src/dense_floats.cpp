@@ -1,6 +1,7 @@
 // Dense layers in float32: a unit is a panel of outputs for a band of rows. Sums take the inputs in chunks, so that
 // a chunk of weights serves many pixels from the L1 cache. Chunks and their order depend on the layer alone: the
 // outputs of an image are the same bits whatever else is computed beside it.
+#include <atomic>
 #include <cstring>
 
 #include "float_product.hpp"
@@ -16,7 +17,15 @@ constexpr int64_t LEAST_WORK = 1 << 17;           // products that make up for h
 
 thread_local AlignedBuffer<float> thread_band;
 thread_local AlignedBuffer<float> thread_totals;
-thread_local AlignedBuffer<float> thread_weights;
+
+// The chunk that a thread expanded last: the next pixels often want the same.
+struct Expanded {
+    AlignedBuffer<float> weights;
+    uint64_t layer = 0;
+    const FloatPanels::Panel* panel = nullptr;
+    int64_t first_input = 0;
+};
+thread_local Expanded thread_expanded;
 thread_local std::vector<FloatRun> thread_runs;
 
 // What the outputs of a band read: `start` is the first tap of the first.
@@ -36,7 +45,10 @@ class DenseFloats : public FloatProduct {
           inputs_in_group_(source.shape()[1]),
           outputs_(source.outputs()),
           weights_(source, operation.groups),
-          epilogue_(operation, file, kernels, source.outputs()) {}
+          epilogue_(operation, file, kernels, source.outputs()) {
+        static std::atomic<uint64_t> made{0};
+        identity_ = ++made;
+    }
 
     int64_t units(const Shape& out) const override {
         const Shape shape = in_one_image(out);
@@ -80,6 +92,9 @@ class DenseFloats : public FloatProduct {
     void find_runs(const Field& field, int64_t chunk) const;
     void multiply(const Task& task, int64_t first_pixel, int64_t num_pixels) const;
 
+    const float* weights_of(const Task& task, int64_t first_input, int64_t inputs) const;
+
+    uint64_t identity_;  // no other layer of this process has it
     const FloatKernels& kernels_;
     const Reach vertical_, horizontal_;
     const int64_t groups_, inputs_in_group_, outputs_;
@@ -173,7 +188,6 @@ void DenseFloats::find_runs(const Field& field, int64_t chunk) const {
 
 void DenseFloats::multiply(const Task& task, int64_t first_pixel, int64_t num_pixels) const {
     float* totals = thread_totals.reserve(BLOCK * PANEL);
-    float* room = thread_weights.reserve(CHUNK);
     const FloatRun* run = thread_runs.data();
     const float* pixels[BLOCK];
     int64_t row = first_pixel / task.width, column = first_pixel % task.width;
@@ -187,7 +201,7 @@ void DenseFloats::multiply(const Task& task, int64_t first_pixel, int64_t num_pi
     const int64_t chunk_size = chunk_inputs(task.panel);
     for (int64_t input = 0; input < weights_.inputs(); input += chunk_size) {
         const int64_t count = std::min(chunk_size, weights_.inputs() - input);
-        const float* chunk = weights_.chunk(kernels_, task.panel, input, count, room);
+        const float* chunk = weights_of(task, input, count);
         int64_t num_runs = 0;
         for (int64_t covered = 0; covered < count; ++num_runs) covered += run[num_runs].length;
         for (int64_t i = 0; i < num_pixels; i += FLOAT_PIXELS) {
@@ -199,6 +213,18 @@ void DenseFloats::multiply(const Task& task, int64_t first_pixel, int64_t num_pi
     }
     epilogue_.finish(totals, PANEL, num_pixels, task.panel.first_output, task.panel.outputs,
                      task.y + first_pixel * outputs_);
+}
+
+const float* DenseFloats::weights_of(const Task& task, int64_t first_input, int64_t inputs) const {
+    Expanded& room = thread_expanded;
+    const bool is_there = room.layer == identity_ && room.panel == &task.panel && room.first_input == first_input;
+    if (is_there) return room.weights.data();
+    float* out = room.weights.reserve(CHUNK);
+    const float* weights = weights_.chunk(kernels_, task.panel, first_input, inputs, out);
+    room.layer = weights == out ? identity_ : 0;
+    room.panel = &task.panel;
+    room.first_input = first_input;
+    return weights;
 }
 
 }  // namespace

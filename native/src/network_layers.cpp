@@ -47,6 +47,15 @@ bool moves_bytes(const Operation& operation) {
     }
 }
 
+// Whether tables of sums are quicker than multiplying floats, measured: they must be built for few outputs again and
+// again, and a sum of few inputs ends before it pays.
+bool pays_to_look_up(const PackedTensor& weight, const Geometry& geometry) {
+    if (geometry.inputs() <= 64) return false;
+    const int64_t outputs = geometry.outputs_in_group(), taps = geometry.taps();
+    if (weight.bits == 1) return taps > 1 || outputs > 32;
+    return taps > 1 ? taps * outputs > 288 : outputs > 640;
+}
+
 CanonicalCodes canonical(const PackedTensor& weight) {
     return {weight.codes.data(), weight.outputs(), weight.row_length(), weight.bits};
 }
@@ -116,7 +125,7 @@ void NetworkLayers::make_layer(size_t index) {
     const bool coded = (weight.is_binary() || weight.is_ternary()) && weight.scales_per_row == 1;
     if (file_.fast && weight.row_length() < MOST_INPUTS && ByteLayer::can(weight, geometry)) {
         layer.bytes = std::make_unique<ByteLayer>(weight, geometry, *kernels_);
-    } else if (!file_.fast && coded && !depthwise) {
+    } else if (!file_.fast && coded && !depthwise && pays_to_look_up(weight, geometry)) {
         layer.exact = std::make_unique<Layer>(
             Layer{geometry, weight.bits, {}, tile_groups(canonical(weight), geometry), kernels_});
     } else {
