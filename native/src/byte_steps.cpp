@@ -90,12 +90,15 @@ Step quantize_step(const std::string& name, const FloatMap& from, const ByteMap&
         thread_local std::vector<float> room;
         const float* row = row_of(bound, from, image, y, room);
         float scale = to.scale;
+        bool is_finite;
         if (magnitudes >= 0) {
             scale = scale_of(bound.at<const uint32_t>(magnitudes) + image * PIECES, to.zero);
+            is_finite = !std::isnan(scale);
             if (y == 0) bound.at<float>(to.scales)[image] = scale;
-        } else if (kernels.largest_magnitude(row, shape.width * shape.channels) >= 0x7f800000u) {
-            bound.at<std::atomic<uint8_t>>(poison)[image].store(1, std::memory_order_relaxed);
+        } else {
+            is_finite = kernels.largest_magnitude(row, shape.width * shape.channels) < 0x7f800000u;
         }
+        if (!is_finite) bound.at<std::atomic<uint8_t>>(poison)[image].store(1, std::memory_order_relaxed);
         const float inverse = std::isnan(scale) ? 0.0f : 1.0f / scale, zero = static_cast<float>(to.zero);
         uint8_t* out = bound.at<uint8_t>(to.buffer) + to.layout.pixel(image, y, 0);
         if (to.layout.record == shape.channels) {

@@ -82,6 +82,16 @@ void run_timed(const Plan& plan, const Kernels& kernels, const Bound& bound, std
     if (kernels.leave) kernels.leave();
 }
 
+// A batch of no images: there is nothing to compute, and no plan.
+bool is_empty(const std::vector<Shape>& inputs) {
+    return std::all_of(inputs.begin(), inputs.end(), [](const Shape& shape) { return shape.images == 0; });
+}
+
+std::vector<Shape> with_images(std::vector<Shape> shapes, int64_t images) {
+    for (Shape& shape : shapes) shape.images = images;
+    return shapes;
+}
+
 }  // namespace
 
 struct Network::Workspace {
@@ -139,12 +149,19 @@ void Network::give_back(std::unique_ptr<Workspace> workspace) {
     workspaces_.push_back(std::move(workspace));
 }
 
-std::vector<Shape> Network::output_shapes(const std::vector<Shape>& inputs) { return plan_for(inputs)->outputs; }
+std::vector<Shape> Network::output_shapes(const std::vector<Shape>& inputs) {
+    if (!is_empty(inputs)) return plan_for(inputs)->outputs;
+    std::vector<Shape> outputs = plan_for(with_images(inputs, 1))->outputs;
+    return with_images(std::move(outputs), 0);
+}
 
-int64_t Network::arena_bytes(const std::vector<Shape>& inputs) { return plan_for(inputs)->arena_bytes(); }
+int64_t Network::arena_bytes(const std::vector<Shape>& inputs) {
+    return is_empty(inputs) ? 0 : plan_for(inputs)->arena_bytes();
+}
 
 void Network::run(const std::vector<Shape>& shapes, const float* const* inputs, float* const* outputs,
                   std::vector<StepTime>* times) {
+    if (is_empty(shapes)) return;
     const std::shared_ptr<const Plan> plan = plan_for(shapes);
     std::unique_ptr<Workspace> workspace = take_workspace(*plan);
     const Bound bound(workspace->arena.data(), plan->offsets(), inputs, outputs);
