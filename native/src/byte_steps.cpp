@@ -113,8 +113,10 @@ Step quantize_step(const std::string& name, const FloatMap& from, const ByteMap&
         const int64_t image = unit / shape.height, y = unit % shape.height;
         const Row row(bound, from, image, y);
         float scale = to.scale;
+        bool is_finite = true;
         if (magnitudes >= 0) {
             scale = scale_of(bound.at<const uint32_t>(magnitudes) + image * PIECES, to.zero);
+            is_finite = !std::isnan(scale);
             if (y == 0) bound.at<float>(to.scales)[image] = scale;
         }
         const float inverse = std::isnan(scale) ? 0.0f : 1.0f / scale, zero = static_cast<float>(to.zero);
@@ -124,11 +126,10 @@ Step quantize_step(const std::string& name, const FloatMap& from, const ByteMap&
         if (!in_place) bytes.resize(static_cast<size_t>(row.lines * row.length));
         for (int64_t line = 0; line < row.lines; ++line) {
             const float* x = row.line(line);
-            if (magnitudes < 0 && kernels.largest_magnitude(x, row.length) >= 0x7f800000u) {
-                bound.at<std::atomic<uint8_t>>(poison)[image].store(1, std::memory_order_relaxed);
-            }
+            if (magnitudes < 0) is_finite = is_finite && kernels.largest_magnitude(x, row.length) < 0x7f800000u;
             kernels.quantize(x, row.length, inverse, zero, in_place ? out : bytes.data() + line * row.length);
         }
+        if (!is_finite) bound.at<std::atomic<uint8_t>>(poison)[image].store(1, std::memory_order_relaxed);
         if (in_place) return;
         if (row.lines > 1) return interleave(bytes.data(), row.length, to, out);
         for (int64_t x = 0; x < shape.width; ++x, out += to.layout.record) {

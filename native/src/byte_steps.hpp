@@ -36,8 +36,8 @@ void fill_unused(const Bound& bound, const ByteMap& map, int64_t image);
 // The largest magnitude of each piece of each image, as the bits of a float: [image][PIECES].
 Step measure_step(const std::string& name, const FloatMap& from, int magnitudes, const Kernels& kernels);
 
-// Floats as bytes. With `magnitudes`, every image gets a scale of its own; else the map has one, and images with
-// values that are not finite are marked in `poison`.
+// Floats as bytes. With `magnitudes`, every image gets a scale of its own; else the map has one. Images with values
+// that are not finite are marked in `poison`: no byte of a later layer could say it.
 Step quantize_step(const std::string& name, const FloatMap& from, const ByteMap& to, int magnitudes, int poison,
                    const Kernels& kernels);
 

@@ -3,16 +3,34 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <mutex>
 #include <stdexcept>
 
 #include "aligned_buffer.hpp"
 #include "plan_builder.hpp"
 #include "thread_pool.hpp"
 
+#if defined(__unix__) || defined(__APPLE__)
+#define BINARYRELAX_FORKS
+#include <pthread.h>
+#endif
+
 namespace binaryrelax {
 namespace {
 
 constexpr size_t MOST_PLANS = 16;  // sizes of input that are remembered
+
+// Guards what networks remember between calls, for moments only. It is one for all of them, so that a process can
+// hold it while it forks: its child could never open a lock that another thread had closed.
+std::mutex remembered;
+
+void let_processes_fork() {
+#ifdef BINARYRELAX_FORKS
+    static const int registered =
+        pthread_atfork([] { remembered.lock(); }, [] { remembered.unlock(); }, [] { remembered.unlock(); });
+    static_cast<void>(registered);
+#endif
+}
 
 // The units of a step, handed out to whoever asks. Every thread begins in a range of its own, so that it finds the
 // weights of the last call in its cache; then it helps with the others'.
@@ -82,6 +100,16 @@ void run_timed(const Plan& plan, const Kernels& kernels, const Bound& bound, std
     if (kernels.leave) kernels.leave();
 }
 
+// A batch of no images: there is nothing to compute, and no plan.
+bool is_empty(const std::vector<Shape>& inputs) {
+    return std::all_of(inputs.begin(), inputs.end(), [](const Shape& shape) { return shape.images == 0; });
+}
+
+std::vector<Shape> with_images(std::vector<Shape> shapes, int64_t images) {
+    for (Shape& shape : shapes) shape.images = images;
+    return shapes;
+}
+
 }  // namespace
 
 struct Network::Workspace {
@@ -91,6 +119,7 @@ struct Network::Workspace {
 
 Network::Network(NetworkFile file, const Kernels& kernels, int threads, int64_t most_bytes)
     : layers_(std::move(file), kernels), threads_(threads), most_bytes_(most_bytes) {
+    let_processes_fork();
     std::vector<Shape> example;
     for (const std::vector<int64_t>& shape : layers_.file().inputs) {
         const bool is_map = shape.size() == 3;
@@ -105,12 +134,12 @@ std::shared_ptr<const Plan> Network::plan_for(const std::vector<Shape>& shapes) 
     std::vector<int64_t> key;
     for (const Shape& shape : shapes) key.insert(key.end(), {shape.images, shape.height, shape.width, shape.channels});
     {
-        std::lock_guard<std::mutex> lock(mutex_);
+        std::lock_guard<std::mutex> lock(remembered);
         const auto found = plans_.find(key);
         if (found != plans_.end()) return found->second;
     }
     std::shared_ptr<const Plan> plan = build_plan(layers_, shapes, threads_, most_bytes_);
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<std::mutex> lock(remembered);
     if (plans_.size() >= MOST_PLANS) plans_.clear();
     plans_.emplace(std::move(key), plan);
     return plan;
@@ -120,7 +149,7 @@ std::shared_ptr<const Plan> Network::plan_for(const std::vector<Shape>& shapes) 
 std::unique_ptr<Network::Workspace> Network::take_workspace(const Plan& plan) {
     std::unique_ptr<Workspace> workspace;
     {
-        std::lock_guard<std::mutex> lock(mutex_);
+        std::lock_guard<std::mutex> lock(remembered);
         if (!workspaces_.empty()) {
             workspace = std::move(workspaces_.back());
             workspaces_.pop_back();
@@ -135,16 +164,23 @@ std::unique_ptr<Network::Workspace> Network::take_workspace(const Plan& plan) {
 }
 
 void Network::give_back(std::unique_ptr<Workspace> workspace) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<std::mutex> lock(remembered);
     workspaces_.push_back(std::move(workspace));
 }
 
-std::vector<Shape> Network::output_shapes(const std::vector<Shape>& inputs) { return plan_for(inputs)->outputs; }
+std::vector<Shape> Network::output_shapes(const std::vector<Shape>& inputs) {
+    if (!is_empty(inputs)) return plan_for(inputs)->outputs;
+    std::vector<Shape> outputs = plan_for(with_images(inputs, 1))->outputs;
+    return with_images(std::move(outputs), 0);
+}
 
-int64_t Network::arena_bytes(const std::vector<Shape>& inputs) { return plan_for(inputs)->arena_bytes(); }
+int64_t Network::arena_bytes(const std::vector<Shape>& inputs) {
+    return is_empty(inputs) ? 0 : plan_for(inputs)->arena_bytes();
+}
 
 void Network::run(const std::vector<Shape>& shapes, const float* const* inputs, float* const* outputs,
                   std::vector<StepTime>* times) {
+    if (is_empty(shapes)) return;
     const std::shared_ptr<const Plan> plan = plan_for(shapes);
     std::unique_ptr<Workspace> workspace = take_workspace(*plan);
     const Bound bound(workspace->arena.data(), plan->offsets(), inputs, outputs);

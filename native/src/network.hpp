@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -54,7 +53,7 @@ class Network {
     NetworkLayers layers_;
     const int threads_;
     const int64_t most_bytes_;
-    std::mutex mutex_;
+    // One thread at a time looks at these.
     std::map<std::vector<int64_t>, std::shared_ptr<const Plan>> plans_;
     std::vector<std::unique_ptr<Workspace>> workspaces_;
 };

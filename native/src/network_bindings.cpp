@@ -42,8 +42,8 @@ Shape shape_of(const Sizes& sizes, const Sizes& example, size_t input) {
     if (sizes[1] != example[0]) {
         reject(name + ": must have " + std::to_string(example[0]) + " channels, has " + std::to_string(sizes[1]));
     }
-    for (const int64_t size : sizes) {
-        if (size < 1) reject(name + ": has no values");
+    for (size_t axis = 0; axis < sizes.size(); ++axis) {
+        if (sizes[axis] < (axis == 0 ? 0 : 1)) reject(name + ": has no values");
     }
     if (sizes.size() == 2) return {sizes[0], 1, 1, sizes[1], false};
     return {sizes[0], sizes[2], sizes[3], sizes[1], true};

@@ -5,11 +5,12 @@ import pytest
 import torch
 
 from binaryrelax import Binary, PackedFileError, PerChannel, PerGroup, Ternary, Uniform
-from binaryrelax.packed.manifest import LayerEntry, Manifest, digest_of_tensors
+from binaryrelax.packed.manifest import VERSION, LayerEntry, Manifest, digest_of_tensors
 from binaryrelax.packed.packed_weight import pack_weight
 from tests.quantizers.cases import ALL_QUANTIZERS, random_weights
 
 DIGEST = "0123456789abcdef" * 4
+PROGRAM = {"mode": "fast", "operations": [{"op": "linear", "weight": "fc", "ü": [1, 0.5, None]}]}
 
 
 def entry(quantizer=None, shape=(3, 4), kind="linear", layout="bits") -> LayerEntry:
@@ -18,9 +19,10 @@ def entry(quantizer=None, shape=(3, 4), kind="linear", layout="bits") -> LayerEn
     return LayerEntry(kind, form, layout, DIGEST)
 
 
-def manifest(**layers: LayerEntry) -> Manifest:
+def manifest(program=None, **layers: LayerEntry) -> Manifest:
     layers = layers or {"fc": entry(), "conv": entry(Binary(), (3, 2, 2, 2), "conv2d")}
-    return Manifest(layers, {"fc.bias": DIGEST}, {"again": "fc.bias"}, ("bn",), {"who": "me ü"})
+    tensors, tied, folded = {"fc.bias": DIGEST}, {"again": "fc.bias"}, ("bn",)
+    return Manifest(layers, tensors, tied, folded, {"who": "me ü"}, program)
 
 
 def signed(content: dict) -> str:
@@ -69,8 +71,9 @@ def test_it_is_one_line_that_keeps_the_order_of_the_layers():
     assert signed(json.loads(text)) != text and Manifest.from_json(signed(json.loads(text)))
 
 
-def test_every_changed_character_is_noticed():
-    text = manifest().to_json()
+@pytest.mark.parametrize("program", [None, PROGRAM], ids=["layers", "program"])
+def test_every_changed_character_is_noticed(program):
+    text = manifest(program).to_json()
     original = Manifest.from_json(text)
     for place in range(len(text)):
         for change in (1, 32):
@@ -83,10 +86,36 @@ def test_every_changed_character_is_noticed():
 
 def test_newer_versions_ask_for_an_update_and_others_are_refused():
     content = json.loads(manifest().to_json())
-    assert "update it" in refused(signed({**content, "version": 3}))
+    assert "update it" in refused(signed({**content, "version": VERSION + 1}))
     for version in (0, -1, 1.0, True, "1", None, [1]):
         assert "no version" in refused(signed({**content, "version": version}))
     assert "digest differs" in refused(json.dumps({**content, "about": {}}))
+
+
+def test_a_program_comes_back_as_it_was():
+    written = manifest(PROGRAM)
+    assert Manifest.from_json(written.to_json()) == written
+    assert Manifest.from_json(written.to_json()).program == PROGRAM
+
+
+def test_the_version_is_the_oldest_that_knows_what_is_in_the_file():
+    embedding = entry(shape=(5, 4), kind="embedding")
+    written = manifest(), manifest(fc=embedding), manifest(PROGRAM), manifest(PROGRAM, fc=embedding)
+    assert [json.loads(m.to_json())["version"] for m in written] == [1, 2, 3, 3]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_older_versions_have_no_program(version):
+    content = json.loads(manifest(PROGRAM).to_json())
+    assert "malformed" in refused(signed({**content, "version": version}))
+    without = json.loads(manifest().to_json())
+    assert Manifest.from_json(signed({**without, "version": version})) == manifest()
+    assert "malformed" in refused(signed({**without, "version": 3}))
+
+
+def test_a_program_that_cannot_be_said_in_json_is_not_written():
+    with pytest.raises(ValueError):
+        manifest({"value": float("nan")}).to_json()
 
 
 @pytest.mark.parametrize(
@@ -123,13 +152,23 @@ BAD_VALUES = (
 @pytest.mark.parametrize("field", ["layers", "tensors", "tied", "folded", "about"])
 @pytest.mark.parametrize("value", BAD_VALUES, ids=repr)
 def test_forged_fields_are_refused_or_mean_what_they_say(field, value):
-    content = json.loads(manifest().to_json())
+    content = json.loads(manifest(PROGRAM).to_json())
     fits = {"folded": [[]], "layers": [{}], "tensors": [{}], "tied": [{}], "about": [{}]}
     forged = signed({**content, field: value})
     if value in fits[field]:
         assert len(getattr(Manifest.from_json(forged), field)) == 0
     else:
         refused(forged)
+
+
+@pytest.mark.parametrize("value", BAD_VALUES, ids=repr)
+def test_a_program_is_an_object_whatever_it_holds(value):
+    content = json.loads(manifest(PROGRAM).to_json())
+    forged = signed({**content, "program": value})
+    if isinstance(value, dict):
+        assert Manifest.from_json(forged).program == value
+    else:
+        assert "malformed" in refused(forged)
 
 
 @pytest.mark.parametrize("field", ["kind", "shape", "codebook", "granularity", "dtype", "layout",
