@@ -18,7 +18,8 @@
 namespace binaryrelax {
 namespace {
 
-constexpr size_t MOST_PLANS = 16;  // sizes of input that are remembered
+constexpr size_t MOST_PLANS = 32;         // sizes of input that are remembered
+constexpr int64_t CACHE_BYTES = 1 << 20;  // what a thread's own activations should fit into
 
 // Guards what networks remember between calls, for moments only. It is one for all of them, so that a process can
 // hold it while it forks: its child could never open a lock that another thread had closed.
@@ -100,6 +101,14 @@ void run_timed(const Plan& plan, const Kernels& kernels, const Bound& bound, std
     if (kernels.leave) kernels.leave();
 }
 
+void run_units(const Plan& plan, const Kernels& kernels, const Bound& bound) {
+    if (kernels.enter) kernels.enter();
+    for (const Step& step : plan.steps()) {
+        for (int64_t unit = 0; unit < step.units; ++unit) step.run(bound, unit);
+    }
+    if (kernels.leave) kernels.leave();
+}
+
 // A batch of no images: there is nothing to compute, and no plan.
 bool is_empty(const std::vector<Shape>& inputs) {
     return std::all_of(inputs.begin(), inputs.end(), [](const Shape& shape) { return shape.images == 0; });
@@ -125,24 +134,37 @@ Network::Network(NetworkFile file, const Kernels& kernels, int threads, int64_t 
         const bool is_map = shape.size() == 3;
         example.push_back(is_map ? Shape{1, shape[1], shape[2], shape[0], true} : Shape{1, 1, 1, shape[0], false});
     }
-    plan_for(example);
+    plan_for(example, threads_);
 }
 
 Network::~Network() = default;
 
-std::shared_ptr<const Plan> Network::plan_for(const std::vector<Shape>& shapes) {
-    std::vector<int64_t> key;
+std::shared_ptr<const Plan> Network::plan_for(const std::vector<Shape>& shapes, int threads) {
+    std::vector<int64_t> key{threads};
     for (const Shape& shape : shapes) key.insert(key.end(), {shape.images, shape.height, shape.width, shape.channels});
     {
         std::lock_guard<std::mutex> lock(remembered);
         const auto found = plans_.find(key);
         if (found != plans_.end()) return found->second;
     }
-    std::shared_ptr<const Plan> plan = build_plan(layers_, shapes, threads_, most_bytes_);
+    std::shared_ptr<const Plan> plan = build_plan(layers_, shapes, threads, most_bytes_);
     std::lock_guard<std::mutex> lock(remembered);
     if (plans_.size() >= MOST_PLANS) plans_.clear();
     plans_.emplace(std::move(key), plan);
     return plan;
+}
+
+// Threads that have images of their own never wait for one another, and find their activations in their caches.
+// Where some would have nothing to do, they share the work of each layer instead.
+Network::Division Network::divide(const std::vector<Shape>& inputs) {
+    const int64_t images = inputs[0].images;
+    const bool all_have_work = images % threads_ == 0 || images >= 4 * threads_;
+    if (images == 1 || !all_have_work) return {images, false};
+    const int64_t image_bytes = std::max<int64_t>(1, plan_for(with_images(inputs, 1), 1)->arena_bytes());
+    if (image_bytes > most_bytes_ / threads_) return {images, false};
+    const int64_t fit = std::clamp<int64_t>(CACHE_BYTES / image_bytes, 1, images / threads_);
+    const int64_t rounds = (images + fit * threads_ - 1) / (fit * threads_);
+    return {(images + rounds * threads_ - 1) / (rounds * threads_), true};
 }
 
 // What was used last is used again: its memory is still in the caches.
@@ -169,19 +191,26 @@ void Network::give_back(std::unique_ptr<Workspace> workspace) {
 }
 
 std::vector<Shape> Network::output_shapes(const std::vector<Shape>& inputs) {
-    if (!is_empty(inputs)) return plan_for(inputs)->outputs;
-    std::vector<Shape> outputs = plan_for(with_images(inputs, 1))->outputs;
-    return with_images(std::move(outputs), 0);
+    if (is_empty(inputs)) return with_images(plan_for(with_images(inputs, 1), threads_)->outputs, 0);
+    const Division division = divide(inputs);
+    const std::shared_ptr<const Plan> plan =
+        plan_for(with_images(inputs, division.images), division.is_alone ? 1 : threads_);
+    return with_images(plan->outputs, inputs[0].images);
 }
 
 int64_t Network::arena_bytes(const std::vector<Shape>& inputs) {
-    return is_empty(inputs) ? 0 : plan_for(inputs)->arena_bytes();
+    if (is_empty(inputs)) return 0;
+    const Division division = divide(inputs);
+    if (!division.is_alone) return plan_for(inputs, threads_)->arena_bytes();
+    return threads_ * plan_for(with_images(inputs, division.images), 1)->arena_bytes();
 }
 
 void Network::run(const std::vector<Shape>& shapes, const float* const* inputs, float* const* outputs,
                   std::vector<StepTime>* times) {
     if (is_empty(shapes)) return;
-    const std::shared_ptr<const Plan> plan = plan_for(shapes);
+    const Division division = divide(shapes);
+    if (division.is_alone && !times) return run_alone(shapes, division.images, inputs, outputs);
+    const std::shared_ptr<const Plan> plan = plan_for(shapes, threads_);
     std::unique_ptr<Workspace> workspace = take_workspace(*plan);
     const Bound bound(workspace->arena.data(), plan->offsets(), inputs, outputs);
     if (times) {
@@ -196,6 +225,27 @@ void Network::run(const std::vector<Shape>& shapes, const float* const* inputs, 
         run_in_threads(threads_, work);
     }
     give_back(std::move(workspace));
+}
+
+void Network::run_alone(const std::vector<Shape>& shapes, int64_t images, const float* const* inputs,
+                        float* const* outputs) {
+    const int64_t all = shapes[0].images, rest = all % images;
+    const std::shared_ptr<const Plan> whole = plan_for(with_images(shapes, images), 1);
+    const std::shared_ptr<const Plan> last = rest ? plan_for(with_images(shapes, rest), 1) : whole;
+    Shares parts(all, images);
+    auto work = [&] {
+        std::vector<const float*> from(shapes.size());
+        std::vector<float*> to(whole->outputs.size());
+        for (int64_t first, end; parts.take(first, end);) {
+            const Plan& plan = end - first == images ? *whole : *last;
+            for (size_t i = 0; i < from.size(); ++i) from[i] = inputs[i] + first * (shapes[i].count() / all);
+            for (size_t i = 0; i < to.size(); ++i) to[i] = outputs[i] + first * (plan.outputs[i].count() / (end - first));
+            std::unique_ptr<Workspace> workspace = take_workspace(plan);
+            run_units(plan, kernels(), Bound(workspace->arena.data(), plan.offsets(), from.data(), to.data()));
+            give_back(std::move(workspace));
+        }
+    };
+    run_in_threads(static_cast<int>(std::min<int64_t>(threads_, (all + images - 1) / images)), work);
 }
 
 }  // namespace binaryrelax

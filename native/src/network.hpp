@@ -45,8 +45,15 @@ class Network {
 
   private:
     struct Workspace;  // the memory of one call
+    struct Division {
+        int64_t images;  // that are computed together
+        bool is_alone;   // one thread does each such part; else all threads share the work of the whole batch
+    };
 
-    std::shared_ptr<const Plan> plan_for(const std::vector<Shape>& shapes);
+    Division divide(const std::vector<Shape>& inputs);
+    std::shared_ptr<const Plan> plan_for(const std::vector<Shape>& shapes, int threads);
+    void run_alone(const std::vector<Shape>& shapes, int64_t images, const float* const* inputs,
+                   float* const* outputs);
     std::unique_ptr<Workspace> take_workspace(const Plan& plan);
     void give_back(std::unique_ptr<Workspace> workspace);
 
