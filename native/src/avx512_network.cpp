@@ -1,66 +1,33 @@
 // The loops of whole networks in fast mode with AVX-512 and VNNI.
-#include "avx512.hpp"
+#include "avx512_multiply.hpp"
 #include "network_loops.hpp"
 
 namespace binaryrelax {
 namespace avx512 {
 namespace {
 
-// Enough sums to hide how long an addition takes, few enough to stay in the 32 registers.
-constexpr int MOST_SUMS[MAX_SETS] = {14, 20, 24, 24};
-constexpr int most_pixels(int sets) { return MOST_SUMS[sets - 1] / sets; }
-
 template <int PIXELS, int SETS>
-void multiply_pixels(const ChunkJob& job, int first_pixel) {
-    const uint8_t* pixels[PIXELS];
-    __m512i sums[PIXELS][SETS];
-    const auto totals_of = [&](int pixel) {
-        return job.totals + (job.slots ? job.slots[first_pixel + pixel] : first_pixel + pixel) * PANEL;
-    };
-    UNROLL_ALL for (int pixel = 0; pixel < PIXELS; ++pixel) {
-        pixels[pixel] = job.pixels[first_pixel + pixel];
-        const int32_t* totals = totals_of(pixel);
-        UNROLL for (int set = 0; set < SETS; ++set) {
-            sums[pixel][set] = job.first ? _mm512_setzero_si512() : _mm512_loadu_si512(totals + set * LANES);
-        }
-    }
-    const int8_t* weights = job.panel;
-    for (int64_t quad = 0; quad < job.steps; ++quad, weights += SETS * LANES * 4) {
-        const int64_t offset = job.offsets[quad];
-        __m512i four[SETS];
-        UNROLL for (int set = 0; set < SETS; ++set) four[set] = _mm512_loadu_si512(weights + set * LANES * 4);
+struct MultiplyChunk {
+    static void run(const ChunkJob& job, int first_pixel) {
+        const uint8_t* pixels[PIXELS];
+        __m512i sums[PIXELS][SETS];
+        const auto totals_of = [&](int pixel) {
+            return job.totals + (job.slots ? job.slots[first_pixel + pixel] : first_pixel + pixel) * PANEL;
+        };
         UNROLL_ALL for (int pixel = 0; pixel < PIXELS; ++pixel) {
-            int32_t x;
-            __builtin_memcpy(&x, pixels[pixel] + offset, sizeof x);
-            const __m512i activations = _mm512_set1_epi32(x);
+            pixels[pixel] = job.pixels[first_pixel + pixel];
+            const int32_t* totals = totals_of(pixel);
             UNROLL for (int set = 0; set < SETS; ++set) {
-                sums[pixel][set] = _mm512_dpbusd_epi32(sums[pixel][set], activations, four[set]);
+                sums[pixel][set] = job.first ? _mm512_setzero_si512() : _mm512_loadu_si512(totals + set * LANES);
             }
         }
+        add_products(sums, pixels, job.offsets, job.steps, job.panel);
+        UNROLL_ALL for (int pixel = 0; pixel < PIXELS; ++pixel) {
+            int32_t* totals = totals_of(pixel);
+            UNROLL for (int set = 0; set < SETS; ++set) _mm512_storeu_si512(totals + set * LANES, sums[pixel][set]);
+        }
     }
-    UNROLL_ALL for (int pixel = 0; pixel < PIXELS; ++pixel) {
-        int32_t* totals = totals_of(pixel);
-        UNROLL for (int set = 0; set < SETS; ++set) _mm512_storeu_si512(totals + set * LANES, sums[pixel][set]);
-    }
-}
-
-using Multiply = void (*)(const ChunkJob&, int);
-
-template <int SETS, int PIXELS = 1>
-Multiply multiply_of(int pixels) {
-    if (pixels == PIXELS) return multiply_pixels<PIXELS, SETS>;
-    if constexpr (PIXELS < most_pixels(SETS)) return multiply_of<SETS, PIXELS + 1>(pixels);
-    return nullptr;
-}
-
-Multiply multiply_of(int sets, int pixels) {
-    switch (sets) {
-        case 1: return multiply_of<1>(pixels);
-        case 2: return multiply_of<2>(pixels);
-        case 3: return multiply_of<3>(pixels);
-        default: return multiply_of<4>(pixels);
-    }
-}
+};
 
 // What is added to the outputs before their limits.
 enum class Adding { Nothing, Bytes, Floats };
@@ -115,16 +82,7 @@ void write_adding(const OutputJob& job) {
 
 }  // namespace
 
-void multiply(const ChunkJob& job) {
-    // In blocks of about the same size: few pixels do not hide how long an addition takes.
-    const int most = most_pixels(job.sets);
-    int blocks = (job.num_pixels + most - 1) / most;
-    for (int pixel = 0; blocks > 0; --blocks) {
-        const int count = (job.num_pixels - pixel + blocks - 1) / blocks;
-        multiply_of(job.sets, count)(job, pixel);
-        pixel += count;
-    }
-}
+void multiply(const ChunkJob& job) { run_in_blocks<MultiplyChunk>(job); }
 
 // 16-bit sums of 32 channels: 128 taps of 255 fit.
 void multiply_depthwise(const DepthwiseJob& job) {

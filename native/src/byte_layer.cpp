@@ -225,4 +225,11 @@ void ByteLayer::expand(int64_t group, int64_t panel, const Chunk& chunk, int8_t*
     }
 }
 
+void ByteLayer::expand_all(int64_t group, int64_t panel, int8_t* out) const {
+    for (const Chunk& chunk : chunks_) {
+        expand(group, panel, chunk, out);
+        out += chunk.steps * kernels_->quads_per_step * panel_sets(group, panel) * LANES * 4;
+    }
+}
+
 }  // namespace binaryrelax

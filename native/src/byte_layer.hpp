@@ -88,6 +88,7 @@ class ByteLayer {
     // Weights of a chunk as bytes; `panel_bytes` of room.
     int64_t panel_bytes() const { return panel_bytes_; }
     void expand(int64_t group, int64_t panel, const Chunk& chunk, int8_t* out) const;
+    void expand_all(int64_t group, int64_t panel, int8_t* out) const;  // chunk after chunk
     int panel_sets(int64_t group, int64_t panel) const { return tiles_[group].panel_sets(panel); }
     const int8_t* depthwise_weights() const { return depthwise_weights_.data(); }  // [tap][output]
 

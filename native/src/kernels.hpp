@@ -129,6 +129,8 @@ struct FinishJob {
     int64_t y_stride;
 };
 
+struct WinogradKernels;
+
 struct Kernels {
     const char* name;
 
@@ -166,7 +168,8 @@ struct Kernels {
     // out = round(x * inverse + zero), between 0 and 255; NaN becomes `zero`
     void (*quantize)(const float* x, int64_t count, float inverse, float zero, uint8_t* out);
 
-    const FloatKernels* floats;  // layers whose weights are floats
+    const FloatKernels* floats;        // layers whose weights are floats
+    const WinogradKernels* winograd;   // null where products are so quick that it does not pay
 };
 
 extern const Kernels PORTABLE_KERNELS;

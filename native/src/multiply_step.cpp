@@ -1,11 +1,9 @@
 // The step that multiplies a packed layer's weights with bytes, and writes what the next layers read.
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <memory>
 #include <numeric>
 
-#include "byte_steps.hpp"
+#include "byte_epilogue.hpp"
 
 namespace binaryrelax {
 namespace {
@@ -19,7 +17,6 @@ int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 struct Room {
     AlignedBuffer<int8_t> panel;
     AlignedBuffer<int32_t> totals;
-    AlignedBuffer<float> floats;
     uint64_t layer = 0;     // the identity of its owner
     int64_t expanded = -1;  // group * panels + panel
 };
@@ -45,13 +42,9 @@ class MultiplyWork {
   public:
     MultiplyWork(const OperationLayer& owner, const ByteMap& from, int rows, Access access, Added added, Target to,
                  Shape output, int threads)
-        : owner_(owner), layer_(*owner.bytes), kernels_(layer_.kernels()), from_(from), rows_(rows), access_(access),
-          output_(output), pixels_(access == Access::Rows, output),
-          padded_(kernels_.quads_per_step > 1 && !layer_.is_depthwise()) {
-        if (added.bytes) added_bytes_ = *added.bytes;
-        if (added.floats) added_floats_ = *added.floats;
-        if (to.bytes) to_bytes_ = *to.bytes;
-        if (to.floats) to_floats_ = *to.floats;
+        : layer_(*owner.bytes), kernels_(layer_.kernels()), from_(from), rows_(rows), access_(access), output_(output),
+          pixels_(access == Access::Rows, output), padded_(kernels_.quads_per_step > 1 && !layer_.is_depthwise()),
+          epilogue_(owner, from, added, to, output) {
         if (access == Access::Gathered) {
             offsets_ = layer_.offsets_in_rows();
             stride_ = layer_.gathered_bytes();
@@ -64,20 +57,19 @@ class MultiplyWork {
         const int64_t shared = threads == 1 ? pixels_.groups : divide_up(pixels_.groups, wanted);
         groups_in_unit_ = std::clamp<int64_t>(shared, std::min<int64_t>(2, pixels_.groups), MOST_PIXELS / GROUP);
         blocks_ = divide_up(pixels_.groups, groups_in_unit_);
-        find_factors();
         if (pays_to_skip_padding()) {
             for (const ByteLayer::Chunk& chunk : layer_.chunks()) taps_.push_back(layer_.tap_steps(chunk));
         }
     }
 
-    int64_t units() const { return layer_.groups() * layer_.panels() * blocks_ + (to_bytes_ ? output_.images : 0); }
+    int64_t units() const {
+        return layer_.groups() * layer_.panels() * blocks_ + (epilogue_.has_border() ? output_.images : 0);
+    }
+    const ByteEpilogue& epilogue() const { return epilogue_; }
 
     void operator()(const Bound& bound, int64_t unit) const {
         const int64_t work = layer_.groups() * layer_.panels() * blocks_;
-        if (unit >= work) {
-            fill_border(bound, *to_bytes_, unit - work);
-            return fill_unused(bound, *to_bytes_, unit - work);
-        }
+        if (unit >= work) return epilogue_.write_border(bound, unit - work);
         const int64_t index = unit / blocks_, group = index / layer_.panels(), panel = index % layer_.panels();
         const int64_t begin = unit % blocks_ * groups_in_unit_;
         const int64_t end = std::min(begin + groups_in_unit_, pixels_.groups);
@@ -86,49 +78,6 @@ class MultiplyWork {
     }
 
   private:
-    // What the kernels multiply sums with and add, for bytes or floats as the output is.
-    void find_factors() {
-        const float unit = to_bytes_ ? 1.0f / to_bytes_->scale : 1.0f;
-        const float x_scale = from_.scales < 0 ? from_.scale : 1.0f;
-        float shift = fused() && to_bytes_ ? static_cast<float>(to_bytes_->zero) : 0.0f;
-        float added_scale = 1.0f;
-        if (added_bytes_) {
-            added_scale = added_bytes_->scale;
-            shift -= added_scale * static_cast<float>(added_bytes_->zero) * (fused() ? unit : 1.0f);
-        }
-        const float factor = fused() ? unit : 1.0f;
-        added_scale_ = added_scale * factor;
-        for (size_t output = 0; output < owner_.scale.size(); ++output) {
-            factors_.push_back(owner_.scale[output] * x_scale * factor);
-            biases_.push_back(owner_.bias[output] * factor + shift);
-            corrections_.push_back(-from_.zero * layer_.weight_sums()[output]);
-        }
-        low_ = -std::numeric_limits<float>::infinity();
-        high_ = std::numeric_limits<float>::infinity();
-        switch (owner_.activation.kind) {
-            case ActivationKind::Relu: low_ = 0.0f; break;
-            case ActivationKind::Relu6: low_ = 0.0f, high_ = 6.0f; break;
-            case ActivationKind::Clamp: low_ = owner_.activation.low, high_ = owner_.activation.high; break;
-            default: break;
-        }
-        if (to_bytes_ && fused()) {
-            const float zero = static_cast<float>(to_bytes_->zero);
-            low_ = std::clamp(low_ * unit + zero, 0.0f, 255.0f);
-            high_ = std::clamp(high_ * unit + zero, 0.0f, 255.0f);
-        }
-    }
-
-    // Whether the kernel that writes outputs also does the activation: one that only limits.
-    bool fused() const {
-        switch (owner_.activation.kind) {
-            case ActivationKind::None:
-            case ActivationKind::Relu:
-            case ActivationKind::Relu6:
-            case ActivationKind::Clamp: return true;
-            default: return false;
-        }
-    }
-
     Place place(int64_t pixel) const {
         const int64_t row = pixel / output_.width;
         return {row / output_.height, row % output_.height, pixel % output_.width};
@@ -265,66 +214,19 @@ class MultiplyWork {
     }
 
     void write(const Bound& bound, int64_t first_output, int64_t outputs, int64_t begin, int64_t end) const {
-        uint8_t* bytes[MOST_PIXELS];
-        float* floats[MOST_PIXELS];
-        float x_scales[MOST_PIXELS];
-        const uint8_t* added_bytes[MOST_PIXELS];
-        const float* added_floats[MOST_PIXELS];
-        int64_t slot = 0;
-        int32_t* totals = room.totals.data();
+        const int32_t* totals = room.totals.data();
+        PixelRun runs[ByteEpilogue::MOST];
         for (int64_t index = begin; index < end; ++index) {
-            const int64_t first = pixels_.first(index);
-            const int count = static_cast<int>(pixels_.count(index));
-            for_each_row(first, count, [&](Place at, int64_t i, int64_t in_row) {
-                const float x_scale = from_.scales >= 0 ? bound.at<const float>(from_.scales)[at.image] : 1.0f;
-                std::fill_n(x_scales + i, in_row, x_scale);
-                if (to_bytes_) list_bytes(bound, *to_bytes_, at, first_output, in_row, bytes + i);
-                if (added_bytes_) list_bytes(bound, *added_bytes_, at, first_output, in_row, added_bytes + i);
-                if (to_floats_) list_floats(bound, *to_floats_, first + i, first_output, in_row, floats + i);
-                if (added_floats_) list_floats(bound, *added_floats_, first + i, first_output, in_row, added_floats + i);
+            const int64_t count = pixels_.count(index);
+            int num_runs = 0;
+            for_each_row(pixels_.first(index), count, [&](Place at, int64_t, int64_t in_row) {
+                runs[num_runs++] = {at.image, at.y, at.x, static_cast<int>(in_row)};
             });
-            OutputJob job{totals + slot * PANEL, count, outputs, corrections_.data() + first_output,
-                          factors_.data() + first_output, biases_.data() + first_output,
-                          from_.scales >= 0 ? x_scales : nullptr, added_bytes_ ? added_bytes : nullptr,
-                          added_floats_ ? added_floats : nullptr, added_scale_, low_, high_, to_bytes_ ? bytes : nullptr,
-                          to_bytes_ ? nullptr : floats};
-            fused() ? kernels_.write_outputs(job) : write_activated(job);
-            slot += padded_ ? GROUP : count;
+            epilogue_.write(bound, runs, num_runs, first_output, outputs, totals);
+            totals += (padded_ ? GROUP : count) * PANEL;
         }
     }
 
-    // Other activations are computed on floats first.
-    void write_activated(OutputJob job) const {
-        float* values = room.floats.reserve(GROUP * PANEL);
-        float* floats[GROUP];
-        for (int i = 0; i < job.num_pixels; ++i) floats[i] = job.bytes ? values + i * PANEL : job.floats[i];
-        uint8_t* const* bytes = job.bytes;
-        job.bytes = nullptr;
-        job.floats = floats;
-        kernels_.write_outputs(job);
-        for (int i = 0; i < job.num_pixels; ++i) {
-            apply_activation(owner_.activation, floats[i], job.outputs);
-            if (!bytes) continue;
-            kernels_.quantize(floats[i], job.outputs, 1.0f / to_bytes_->scale, static_cast<float>(to_bytes_->zero),
-                              bytes[i]);
-        }
-    }
-
-    // Where an output of `count` pixels of a row lies.
-    template <typename Byte>
-    static void list_bytes(const Bound& bound, const ByteMap& map, Place at, int64_t output, int64_t count, Byte** out) {
-        Byte* place = bound.at<uint8_t>(map.buffer) + map.layout.pixel(at.image, at.y, at.x) + output;
-        for (int64_t i = 0; i < count; ++i, place += map.layout.record) out[i] = place;
-    }
-
-    template <typename Float>
-    void list_floats(const Bound& bound, const FloatMap& map, int64_t pixel, int64_t output, int64_t count,
-                     Float** out) const {
-        Float* place = bound.at<float>(map.buffer) + pixel * output_.channels + output;
-        for (int64_t i = 0; i < count; ++i, place += output_.channels) out[i] = place;
-    }
-
-    const OperationLayer& owner_;
     const ByteLayer& layer_;
     const Kernels& kernels_;
     ByteMap from_;
@@ -333,14 +235,10 @@ class MultiplyWork {
     Shape output_;
     Pixels pixels_;
     bool padded_;
-    std::optional<ByteMap> added_bytes_, to_bytes_;
-    std::optional<FloatMap> added_floats_, to_floats_;
+    ByteEpilogue epilogue_;
     std::vector<int64_t> offsets_;
     int64_t stride_ = 0, groups_in_unit_ = 1, blocks_ = 1;
     std::vector<std::vector<ByteLayer::TapSteps>> taps_;  // of each chunk, where padding is skipped
-    std::vector<float> factors_, biases_;
-    std::vector<int32_t> corrections_;
-    float added_scale_ = 0.0f, low_ = 0.0f, high_ = 0.0f;
 };
 
 }  // namespace
@@ -365,12 +263,9 @@ Access access_of(const ByteLayer& layer, const ByteLayout& layout, Shape output)
 Step multiply_step(const std::string& name, const OperationLayer& layer, const ByteMap& from, int rows, Access access,
                    Added added, Target to, Shape output, int threads) {
     const auto work = std::make_shared<const MultiplyWork>(layer, from, rows, access, added, to, output, threads);
-    Step step{name, work->units(), {}, to.bytes ? to.bytes->buffer : to.floats->buffer,
+    Step step{name, work->units(), {access == Access::Gathered ? rows : from.buffer}, work->epilogue().writes(),
               [work](const Bound& bound, int64_t unit) { (*work)(bound, unit); }};
-    step.reads.push_back(access == Access::Gathered ? rows : from.buffer);
-    if (from.scales >= 0) step.reads.push_back(from.scales);
-    if (added.bytes) step.reads.push_back(added.bytes->buffer);
-    if (added.floats) step.reads.push_back(added.floats->buffer);
+    work->epilogue().add_reads(step.reads);
     return step;
 }
 

@@ -100,12 +100,6 @@ class PlanBuilder {
         const std::string& name = operation(index).name;
         const Shape output = shapes_[layer.writes];
         const ByteMap from = as_bytes(operation(index).in[0]);
-        const Access access = access_of(*layer.bytes, from.layout, output);
-        int rows = -1;
-        if (access == Access::Gathered) {
-            rows = plan_.new_buffer(gathered_size(*layer.bytes, output));
-            plan_.add(gather_step(name, *layer.bytes, from, output, rows));
-        }
         Added added;
         ByteMap added_bytes;
         FloatMap added_floats;
@@ -125,6 +119,17 @@ class PlanBuilder {
         } else {
             to_floats = new_floats(layer.writes);
             to.floats = &to_floats;
+        }
+        if (pays_to_tile(*layer.bytes, output)) {
+            const int tiles = plan_.new_buffer(tiles_size(*layer.bytes, output));
+            plan_.add(tile_step(name, *layer.bytes, from, output, tiles));
+            return plan_.add(winograd_step(name, layer, from, tiles, added, to, output, threads_));
+        }
+        const Access access = access_of(*layer.bytes, from.layout, output);
+        int rows = -1;
+        if (access == Access::Gathered) {
+            rows = plan_.new_buffer(gathered_size(*layer.bytes, output));
+            plan_.add(gather_step(name, *layer.bytes, from, output, rows));
         }
         plan_.add(multiply_step(name, layer, from, rows, access, added, to, output, threads_));
     }
@@ -204,9 +209,10 @@ class PlanBuilder {
             if (!layer.bytes || operation(user).in[0] != value) continue;
             const Shape &in = shapes_[value], &out = shapes_[layer.writes];
             const Geometry& geometry = layer.bytes->geometry();
+            const auto after = pays_to_tile(*layer.bytes, out) ? beyond_tiles : beyond;
             border.include({geometry.vertical.padding, geometry.horizontal.padding,
-                            beyond(geometry.vertical, out.height, in.height),
-                            beyond(geometry.horizontal, out.width, in.width)});
+                            after(geometry.vertical, out.height, in.height),
+                            after(geometry.horizontal, out.width, in.width)});
         }
         return border;
     }

@@ -144,6 +144,6 @@ const Kernels PORTABLE_KERNELS = {"portable", build_tables, look_up, largest_mag
                                   dot_codes, expand, dot_bytes, nullptr,
                                   add_signed_floats, add_signed_bytes, finish_exact, finish_fast,
                                   1, nullptr, nullptr, multiply, depthwise_loops, write_outputs_loops,
-                                  quantize_loops, &PORTABLE_FLOATS};
+                                  quantize_loops, &PORTABLE_FLOATS, nullptr};
 
 }  // namespace binaryrelax

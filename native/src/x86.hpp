@@ -39,6 +39,7 @@ DECLARE_KERNELS
 }
 namespace avx512 {
 DECLARE_KERNELS
+extern const WinogradKernels WINOGRAD;
 }
 namespace avx512_vbmi {
 void expand(const uint32_t* words, int sets, int64_t quads, int bits, int8_t* panel);

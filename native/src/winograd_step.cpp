@@ -1,0 +1,178 @@
+// The two steps of a convolution with Winograd's products: its inputs as tiles, and all the rest.
+#include <algorithm>
+#include <memory>
+#include <numeric>
+
+#include "byte_epilogue.hpp"
+#include "winograd.hpp"
+
+namespace binaryrelax {
+namespace {
+
+constexpr int64_t MOST_TILES = 32;       // of a unit
+constexpr int64_t WEIGHTS_WORK = 60;     // what weights cost beside the products of a tile, which are 18
+constexpr double MOST_WORK = 0.82;       // of that of all products, for it to pay: transforms are work as well
+
+int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Tiles of all images: [image][row][column].
+struct TileGrid {
+    int64_t images, rows, columns;
+
+    explicit TileGrid(const Shape& output)
+        : images(output.images), rows(divide_up(output.height, TILE)), columns(divide_up(output.width, TILE)) {}
+    int64_t count() const { return images * rows * columns; }
+};
+
+// Positions do not lie at multiples of a page: they would fall on one another in the caches.
+int64_t position_stride(const TileGrid& grid, int64_t channels) { return 2 * grid.count() * channels + TILE_CHANNELS; }
+
+// A thread's room. The panel that was expanded last stays.
+struct Room {
+    AlignedBuffer<int8_t> panel;
+    AlignedBuffer<int8_t> weights;  // of a row of positions
+    AlignedBuffer<int32_t> starts, products, totals;
+    uint64_t layer = 0;
+    int64_t expanded = -1;
+};
+thread_local Room room;
+
+class WinogradWork {
+  public:
+    WinogradWork(const OperationLayer& owner, const ByteMap& from, int tiles, Added added, Target to,
+                 const Shape& output, int threads)
+        : layer_(*owner.bytes), kernels_(*layer_.kernels().winograd), channels_(layer_.geometry().inputs_in_group),
+          tiles_(tiles), output_(output), grid_(output), epilogue_(owner, from, added, to, output) {
+        const int64_t wanted = divide_up(threads, layer_.panels());
+        const int64_t fewest = divide_up(grid_.count(), MOST_TILES);
+        blocks_ = std::min(grid_.count(), divide_up(fewest, wanted) * wanted);
+        for (int64_t byte = 0; byte < 2 * channels_; byte += 4) offsets_.push_back(byte);
+    }
+
+    int64_t units() const { return layer_.panels() * blocks_ + (epilogue_.has_border() ? output_.images : 0); }
+    const ByteEpilogue& epilogue() const { return epilogue_; }
+
+    void operator()(const Bound& bound, int64_t unit) const {
+        const int64_t work = layer_.panels() * blocks_;
+        if (unit >= work) return epilogue_.write_border(bound, unit - work);
+        const int64_t panel = unit / blocks_, block = unit % blocks_;
+        const int64_t first = block * grid_.count() / blocks_, end = (block + 1) * grid_.count() / blocks_;
+        multiply(bound.at<const uint8_t>(tiles_), panel, first, end - first);
+        write(bound, panel, first, end - first);
+    }
+
+  private:
+    static int64_t product_stride(int64_t count) { return count * PANEL + 2 * LANES; }
+
+    void multiply(const uint8_t* tiles, int64_t panel, int64_t first, int64_t count) const {
+        const int sets = layer_.panel_sets(0, panel);
+        const int8_t* expanded = expand(panel);
+        const int64_t column_size = channels_ * sets * LANES;
+        int8_t* weights = room.weights.reserve(TILE_FIELD * column_size);
+        int32_t* starts = room.starts.reserve(TILE_FIELD * PANEL);
+        int32_t* products = room.products.reserve(POSITIONS * product_stride(count));
+        const uint8_t* pixels[MOST_TILES];
+        for (int row = 0; row < TILE_FIELD; ++row) {
+            kernels_.transform_weights({expanded, sets, channels_, row, weights, starts});
+            for (int column = 0; column < TILE_FIELD; ++column) {
+                const int64_t position = row * TILE_FIELD + column;
+                const uint8_t* tile = tiles + position * position_stride(grid_, channels_) + first * 2 * channels_;
+                for (int64_t i = 0; i < count; ++i) pixels[i] = tile + i * 2 * channels_;
+                kernels_.multiply({weights + column * column_size, sets, channels_, offsets_.data(),
+                                   starts + column * PANEL, pixels, static_cast<int>(count),
+                                   products + position * product_stride(count)});
+            }
+        }
+    }
+
+    const int8_t* expand(int64_t panel) const {
+        int8_t* out = room.panel.reserve(layer_.steps() * layer_.panel_sets(0, panel) * LANES * 4);
+        if (room.layer == layer_.identity() && room.expanded == panel) return out;
+        layer_.expand_all(0, panel, out);
+        room.layer = layer_.identity();
+        room.expanded = panel;
+        return out;
+    }
+
+    void write(const Bound& bound, int64_t panel, int64_t first, int64_t count) const {
+        int32_t* totals = room.totals.reserve(TILE * TILE * PANEL);
+        for (int64_t i = 0; i < count; ++i) {
+            kernels_.transform_output({room.products.data() + i * PANEL, product_stride(count),
+                                       layer_.panel_sets(0, panel), totals});
+            write_tile(bound, panel, first + i, totals);
+        }
+    }
+
+    // Without what stands over the edge of the map.
+    void write_tile(const Bound& bound, int64_t panel, int64_t tile, int32_t* totals) const {
+        const int64_t row = tile / grid_.columns, y = row % grid_.rows * TILE, x = tile % grid_.columns * TILE;
+        const int height = static_cast<int>(std::min<int64_t>(TILE, output_.height - y));
+        const int width = static_cast<int>(std::min<int64_t>(TILE, output_.width - x));
+        PixelRun runs[TILE];
+        for (int i = 0; i < height; ++i) {
+            runs[i] = {row / grid_.rows, y + i, x, width};
+            if (width < TILE) std::copy_n(totals + i * TILE * PANEL, width * PANEL, totals + i * width * PANEL);
+        }
+        epilogue_.write(bound, runs, height, panel * PANEL, layer_.panel_outputs(panel), totals);
+    }
+
+    const ByteLayer& layer_;
+    const WinogradKernels& kernels_;
+    int64_t channels_;
+    int tiles_;
+    Shape output_;
+    TileGrid grid_;
+    ByteEpilogue epilogue_;
+    int64_t blocks_;
+    std::vector<int64_t> offsets_;
+};
+
+}  // namespace
+
+bool pays_to_tile(const ByteLayer& layer, const Shape& output) {
+    const Geometry& geometry = layer.geometry();
+    const auto fits = [](const Axis& axis) { return axis.kernel == 3 && axis.stride == 1 && axis.dilation == 1; };
+    if (!layer.kernels().winograd || geometry.groups != 1 || !fits(geometry.vertical) || !fits(geometry.horizontal) ||
+        geometry.inputs_in_group % TILE_CHANNELS != 0 || 255 * geometry.inputs() >= MOST_TILE_SUM) {
+        return false;
+    }
+    const double all = static_cast<double>(output.pixels() * 9) / 4;
+    return static_cast<double>(TileGrid(output).count() * POSITIONS / 2 + WEIGHTS_WORK) < MOST_WORK * all;
+}
+
+int64_t beyond_tiles(const Axis& axis, int64_t outputs, int64_t inputs) {
+    return std::max<int64_t>(0, divide_up(outputs, TILE) * TILE + 2 - axis.padding - inputs);
+}
+
+int64_t tiles_size(const ByteLayer& layer, const Shape& output) {
+    return POSITIONS * position_stride(TileGrid(output), layer.geometry().inputs_in_group);
+}
+
+Step tile_step(const std::string& name, const ByteLayer& layer, const ByteMap& from, const Shape& output, int tiles) {
+    const TileGrid grid(output);
+    const WinogradKernels& kernels = *layer.kernels().winograd;
+    const Geometry& geometry = layer.geometry();
+    const int64_t channels = geometry.inputs_in_group, stride = position_stride(grid, channels);
+    auto run = [=, &kernels, &geometry](const Bound& bound, int64_t row) {
+        const uint8_t* pixels = bound.at<const uint8_t>(from.buffer) +
+                                from.layout.pixel(row / grid.rows, row % grid.rows * TILE - geometry.vertical.padding,
+                                                  -geometry.horizontal.padding);
+        uint8_t* out = bound.at<uint8_t>(tiles) + row * grid.columns * 2 * channels;
+        for (int64_t column = 0; column < grid.columns; ++column) {
+            kernels.transform_input({pixels + column * TILE * from.layout.record, from.layout.row_bytes,
+                                     from.layout.record, channels, out + column * 2 * channels, stride});
+        }
+    };
+    return {name + ": tiles", grid.images * grid.rows, {from.buffer}, tiles, run};
+}
+
+Step winograd_step(const std::string& name, const OperationLayer& layer, const ByteMap& from, int tiles, Added added,
+                   Target to, const Shape& output, int threads) {
+    const auto work = std::make_shared<const WinogradWork>(layer, from, tiles, added, to, output, threads);
+    Step step{name, work->units(), {tiles}, work->epilogue().writes(),
+              [work](const Bound& bound, int64_t unit) { (*work)(bound, unit); }};
+    work->epilogue().add_reads(step.reads);
+    return step;
+}
+
+}  // namespace binaryrelax
