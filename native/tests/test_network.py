@@ -514,7 +514,7 @@ assert np.array_equal(network(x), expected)
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize("mode", ["exact", "fast"])
-@pytest.mark.parametrize("forks", [20, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("forks", [20, pytest.param(400, marks=pytest.mark.slow)])
 def test_a_forked_child_calls_networks_that_the_parent_was_calling(folder, mode, forks):
     command = [sys.executable, "-c", FORK, folder / f"residual {mode}", str(forks)]
     done = subprocess.run(command, timeout=300, capture_output=True, text=True, check=False)
