@@ -15,7 +15,7 @@ from binaryrelax import (
     save_packed,
 )
 from binaryrelax.export.native import checked_program
-from tests.export.exported import WEIGHTS, images, packed_network
+from tests.export.exported import WEIGHTS, Mirrored, images, packed_network
 from tests.export.native_cases import (
     OF_MAPS,
     OF_NUMBERS,
@@ -302,6 +302,13 @@ def test_mobilenets_agree(tmp_path):
     assert largest_error(outputs(network, x), expected) < 10 * EXACT
     reference = RoundedInterpreter(checked_program(model, x))(x)
     assert largest_error(outputs(loaded(model, x, tmp_path), x), reference) < 0.1
+
+
+def test_a_weight_may_be_used_outside_of_its_layer(tmp_path):
+    plain, packed = float_and_packed(Mirrored, Ternary())
+    network = loaded(packed, vectors(2, 10), tmp_path, mode="exact")
+    x = vectors(5, 10)
+    assert largest_error(outputs(network, x), outputs(plain, x)) < EXACT
 
 
 def test_models_of_half_precision_run_in_float32(tmp_path):
