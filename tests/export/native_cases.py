@@ -174,21 +174,27 @@ _KEEP_SIGN = (
 
 
 class RoundedInterpreter:
-    """Runs a program as mode "fast" does without calibration.
+    """Runs a program as mode "fast" does.
 
-    What a layer of 1-bit or ternary weights multiplies are bytes: 255 steps from zero on to the
-    largest number of an image where none can be negative, else 127 to each side.
+    What a layer of 1-bit or ternary weights multiplies are bytes: 255 steps over the range of the
+    value where it was calibrated; else from zero on to the largest number of an image where none
+    can be negative, or 127 to each side.
+
+    Args:
+        program: if it was calibrated, each of its layers reads what a layer has written.
+        ranges: of all its values, least and largest.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, ranges: list[list[float]] | None = None) -> None:
         self.program = program
+        self.ranges = ranges
 
     def __call__(self, *inputs: Tensor) -> list[Tensor]:
         values, positive = list(inputs), [False] * len(inputs)
         for operation in self.program.operations:
             taken = [values[n] for n in operation.inputs]
             if _multiplies_bytes(operation):
-                taken = [_rounded(taken[0], positive[operation.inputs[0]])]
+                taken = [self._rounded(operation.inputs[0], taken[0], positive)]
             parameters = {
                 role: (p.unpack() if isinstance(p, LayerWeight) else p).float()
                 for role, p in operation.parameters.items()
@@ -197,8 +203,16 @@ class RoundedInterpreter:
             positive.append(_is_positive(operation, [positive[n] for n in operation.inputs]))
         return [values[n] for n in self.program.outputs]
 
+    def _rounded(self, number: int, x: Tensor, positive: list[bool]) -> Tensor:
+        if self.ranges is None:
+            return _rounded_by_image(x, positive[number])
+        low, high = min(self.ranges[number][0], 0.0), max(self.ranges[number][1], 0.0)
+        scale = (high - low) / 255
+        zero = round(-low / scale)
+        return ((x / scale).round().clamp(-zero, 255 - zero)) * scale
 
-def _rounded(x: Tensor, positive: bool) -> Tensor:
+
+def _rounded_by_image(x: Tensor, positive: bool) -> Tensor:
     steps = 255 if positive else 127
     dims = tuple(range(1, x.ndim))
     scale = x.abs().amax(dims, keepdim=True).clamp_min(1e-34) / steps
