@@ -367,7 +367,7 @@ def test_all_inputs_are_one_batch(mode, counts, tmp_path):
         network(*images)
 
 
-@pytest.mark.parametrize("magnitude", [0.0, 1e-42, 1e-30, 1e-3, 1e3])
+@pytest.mark.parametrize("magnitude", [0.0, 1e-44, 1e-38, 1e-30, 1e-3, 1e3, 1e20, 1e30])
 def test_small_and_large_images_are_taken(folder, magnitude):
     exact, fast = (native.load(folder / f"residual {mode}") for mode in ("exact", "fast"))
     x = (inputs_for("residual")[0].astype(np.float64) * magnitude).astype(np.float32)

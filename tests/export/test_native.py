@@ -11,6 +11,7 @@ from binaryrelax import (
     PerGroup,
     Ternary,
     certify,
+    export_native,
     pack,
     save_packed,
 )
@@ -26,6 +27,7 @@ from tests.export.native_cases import (
     largest_error,
     loaded,
     maps,
+    native,
     outputs,
     vectors,
 )
@@ -51,36 +53,48 @@ def inputs_for(name, count=4):
 
 
 def assert_agrees(make, quantizer, x, folder, **options):
-    """In mode exact with torch; in mode fast with the reference, and roughly with torch."""
+    """In mode exact with torch; in mode fast with the reference, and roughly with torch.
+
+    So do all instruction sets, and on what is not finite.
+    """
     plain, packed = float_and_packed(make, quantizer, **options)
     expected = outputs(plain, x)
-    exact = loaded(packed, x[:2], folder, mode="exact")
-    assert largest_error(outputs(exact, x), expected) < EXACT
+    exact = loaded_by_all(packed, x[:2], folder, mode="exact")
+    assert all(largest_error(outputs(network, x), expected) < EXACT for network in exact)
     reference = RoundedInterpreter(checked_program(packed, x[:2]))(x)
-    fast = loaded(packed, x[:2], folder)
-    assert largest_error(outputs(fast, x), reference) < REFERENCE
-    calibrated = loaded(packed, x[:2], folder, calibration=x)
-    assert largest_error(outputs(calibrated, x), expected) < ROUNDED
-    return plain, exact, fast, calibrated
+    fast = loaded_by_all(packed, x[:2], folder)
+    assert all(largest_error(outputs(network, x), reference) < REFERENCE for network in fast)
+    calibrated = loaded_by_all(packed, x[:2], folder, calibration=x)
+    assert all(largest_error(outputs(network, x), expected) < ROUNDED for network in calibrated)
+    assert_not_finite_as_torch(x, plain, exact, [*fast, *calibrated])
 
 
-def assert_not_finite_as_torch(x, plain, exact, *fast):
+def loaded_by_all(model, example, folder, **options):
+    """The network as every instruction set runs it."""
+    export_native(model, example, folder / "net.brx", **options)
+    names = native.instruction_sets()
+    return [native.load(folder / "net.brx", threads=1, instruction_set=name) for name in names]
+
+
+def assert_not_finite_as_torch(x, plain, exact, fast):
     """Where an image holds what is not finite: in the same places, or, where rounded, in all."""
     for bad in (float("nan"), float("inf"), -float("inf")):
-        x[1].flatten()[3] = bad
-        (expected,), (found,) = outputs(plain, x), outputs(exact, x)
-        assert torch.equal(found.isfinite(), expected.isfinite())
-        assert torch.equal(found.isnan(), expected.isnan())
+        broken = x.clone()
+        broken[1].flatten()[3] = bad
+        (expected,) = outputs(plain, broken)
+        for network in exact:
+            (found,) = outputs(network, broken)
+            assert torch.equal(found.isfinite(), expected.isfinite())
+            assert torch.equal(found.isnan(), expected.isnan())
         for network in fast:
-            (found,) = outputs(network, x)
+            (found,) = outputs(network, broken)
             assert not found[1].isfinite().any() and found[[0, 2, 3]].isfinite().all()
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_every_operation_agrees_also_on_what_is_not_finite(name, tmp_path):
+def test_every_operation_agrees(name, tmp_path):
     quantizer = QUANTIZERS[list(CASES).index(name) % 2]
-    x = inputs_for(name)
-    assert_not_finite_as_torch(x, *assert_agrees(CASES[name], quantizer, x, tmp_path))
+    assert_agrees(CASES[name], quantizer, inputs_for(name), tmp_path)
 
 
 @pytest.mark.slow
@@ -144,10 +158,11 @@ def test_every_convolution_agrees(kind, channels, tmp_path):
 
     quantizer = QUANTIZERS[(list(CONVOLUTIONS).index(kind) + list(GROUPS).index(channels)) % 2]
     plain, packed = float_and_packed(make, quantizer)
-    exact = loaded(packed, x, tmp_path, mode="exact")
-    assert largest_error(outputs(exact, x), outputs(plain, x)) < EXACT
+    for network in loaded_by_all(packed, x, tmp_path, mode="exact"):
+        assert largest_error(outputs(network, x), outputs(plain, x)) < EXACT
     reference = RoundedInterpreter(checked_program(packed, x))(x)
-    assert largest_error(outputs(loaded(packed, x, tmp_path), x), reference) < EXACT
+    for network in loaded_by_all(packed, x, tmp_path):
+        assert largest_error(outputs(network, x), reference) < EXACT
 
 
 @pytest.mark.parametrize("quantizer", [*WEIGHTS, Ternary(granularity=PerGroup(3))], ids=repr)
