@@ -430,21 +430,27 @@ def test_profiles_name_the_operations(folder, name):
 # Threads and processes
 
 
-def call_from_threads(network, name, seconds, count=8):
-    """Calls from Python threads, each on inputs of its own: how many, and how many were wrong."""
-    jobs = [inputs_for(name, 1 + number % 3, seed=number) for number in range(count)]
-    alone = [outputs_of(network, inputs) for inputs in jobs]
-    calls, wrong = [0] * count, [0] * count
+def call_from_threads(network, jobs, seconds):
+    """Calls from eight Python threads, in turn on their inputs: how many, and how many were wrong.
+
+    Args:
+        network: that all of them call.
+        jobs: the inputs of each, for one call after the other.
+        seconds: how long.
+    """
+    alone = [[outputs_of(network, inputs) for inputs in job] for job in jobs]
+    calls, wrong = [0] * len(jobs), [0] * len(jobs)
     end = time.monotonic() + seconds
 
     def work(number):
         while time.monotonic() < end or calls[number] < 3:
-            found = outputs_of(network, jobs[number])
-            pairs = zip(found, alone[number], strict=True)
+            turn = calls[number] % len(jobs[number])
+            found = outputs_of(network, jobs[number][turn])
+            pairs = zip(found, alone[number][turn], strict=True)
             wrong[number] += not all(np.array_equal(a, b) for a, b in pairs)
             calls[number] += 1
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(count)]
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(len(jobs))]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -454,14 +460,30 @@ def call_from_threads(network, name, seconds, count=8):
 
 def test_eight_threads_may_call_one_network_at_once(folder, name):
     network = native.load(folder / name, threads=2)
-    assert call_from_threads(network, name, seconds=0.25)[1] == 0
+    jobs = [[inputs_for(name, 1 + number % 3, seed=number)] for number in range(8)]
+    assert call_from_threads(network, jobs, seconds=0.25)[1] == 0
+
+
+def images_of_many_sizes():
+    """For eight threads: more sizes than a network remembers plans for."""
+    return [
+        [[RNG.normal(size=(1 + n % 2, 3, 4 + n, 5 + turn)).astype(np.float32)] for turn in range(4)]
+        for n in range(8)
+    ]
+
+
+@pytest.mark.parametrize("mode", ["exact", "fast"])
+def test_eight_threads_may_call_with_many_sizes_at_once(folder, mode):
+    network = native.load(folder / f"residual {mode}", threads=2)
+    assert call_from_threads(network, images_of_many_sizes(), seconds=0.25)[1] == 0
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["exact", "fast"])
 def test_eight_threads_call_one_network_for_a_minute(folder, mode):
     network = native.load(folder / f"residual {mode}", threads=2)
-    calls, wrong = call_from_threads(network, "residual", seconds=60)
+    jobs = [[inputs_for("residual", 1 + n % 3, seed=n)] for n in range(4)]
+    calls, wrong = call_from_threads(network, jobs + images_of_many_sizes()[:4], seconds=60)
     assert wrong == 0 and calls > 1000
 
 

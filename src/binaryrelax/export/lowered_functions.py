@@ -390,11 +390,11 @@ def _get_item(builder: Builder, input: Any, index: Any) -> Any:
 
 
 def _places(index: Any, ndim: int) -> list[tuple[int, Any]]:
-    """Which slice of which axis; new axes of one place change no numbers."""
+    """Which slice of which axis."""
     parts = list(index) if isinstance(index, (tuple, list)) else [index]
+    parts = [part for part in parts if part is not None]  # a dimension of one number moves none
     if any(isinstance(part, (Held, Tensor)) for part in parts):
         raise CannotLower("it takes other places than slices")
-    parts = [part for part in parts if part is not None]
     if Ellipsis in parts:
         at = parts.index(Ellipsis)
         parts[at : at + 1] = [slice(None)] * (ndim - len(parts) + 1)
