@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "json.hpp"
 #include "manifest.hpp"
 #include "program.hpp"
 #include "safetensors.hpp"
@@ -37,6 +38,11 @@ NetworkFile read_network_file(const uint8_t* data, size_t size) {
         throw std::invalid_argument("is no packed network: it has no manifest; make one with export_native");
     }
     const Manifest manifest = read_manifest(text->second);
+    for (const auto& [name, tensor] : container.tensors) {
+        if (tensor.type == StoredTensor::Type::Other) {
+            throw std::invalid_argument("tensor " + quoted(name) + " is neither U8 nor F32");
+        }
+    }
     StoredWeights weights = read_weights(container, manifest, size);
     NetworkFile file;
     read_program(manifest.program, weights, file);

@@ -37,7 +37,10 @@ int64_t bytes_of(const std::vector<int64_t>& shape, int64_t value_bytes, int64_t
 
 Place read_entry(const Json& entry, const std::string& name, int64_t data_bytes, StoredTensor& tensor) {
     Fields fields(entry, "tensor " + quoted(name));
-    tensor.type = fields.choice("dtype", {"U8", "F32"}) == 0 ? StoredTensor::Type::Byte : StoredTensor::Type::Float;
+    const int dtype = fields.choice("dtype", {"U8", "F32", "BOOL", "I8", "I16", "F16", "BF16", "I32", "F64", "I64"});
+    constexpr int64_t VALUE_BYTES[] = {1, 4, 1, 1, 2, 2, 2, 4, 8, 8};
+    constexpr StoredTensor::Type TYPES[] = {StoredTensor::Type::Byte, StoredTensor::Type::Float};
+    tensor.type = dtype < 2 ? TYPES[dtype] : StoredTensor::Type::Other;
     const Json::List& sizes = fields.list("shape");
     if (sizes.size() > MOST_DIMENSIONS) fields.fail("it has too many dimensions");
     for (const Json& size : sizes) {
@@ -50,7 +53,7 @@ Place read_entry(const Json& entry, const std::string& name, int64_t data_bytes,
     fields.need("data_offsets");
     fields.integers("data_offsets", offsets, 0, data_bytes);
     fields.finish();
-    const int64_t bytes = bytes_of(tensor.shape, tensor.type == StoredTensor::Type::Byte ? 1 : 4, data_bytes);
+    const int64_t bytes = bytes_of(tensor.shape, VALUE_BYTES[dtype], data_bytes);
     if (bytes < 0 || offsets[1] - offsets[0] != bytes) fields.fail("its place is not as large as its shape");
     return {offsets[0], offsets[1], &tensor, &name};
 }

@@ -11,7 +11,7 @@ namespace binaryrelax {
 
 // A tensor inside of the file's memory.
 struct StoredTensor {
-    enum class Type { Byte, Float };  // U8, F32: others are not needed, and refused
+    enum class Type { Byte, Float, Other };  // U8, F32, and what only files for torch hold
 
     Type type = Type::Byte;
     std::vector<int64_t> shape;

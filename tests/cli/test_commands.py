@@ -7,7 +7,15 @@ import pytest
 import torch
 from torch import nn
 
-from binaryrelax import Binary, Ternary, pack, save_packed, select_weights
+from binaryrelax import (
+    Binary,
+    Ternary,
+    export_native,
+    load_packed,
+    pack,
+    save_packed,
+    select_weights,
+)
 from binaryrelax.cli import run
 from binaryrelax.cli.export import _beside
 from binaryrelax.cli.plugins import Plugins
@@ -95,6 +103,27 @@ def test_what_cannot_be_exported_is_one_line(arguments, file, invoke):
     found, said, errors = invoke("export", file, *arguments.split())
     assert (found, said, errors.count("\n")) == (status, "", 1)
     assert wanted in errors
+
+
+def test_networks_of_the_native_runtime_are_certified_too(file, invoke):
+    model = load_packed(file, build())
+    for mode in ("fast", "exact"):
+        export_native(model, torch.zeros(2, 8), file.with_name(f"{mode}.brx"), mode=mode)
+    network = file.with_name("fast.brx")
+    status, said, errors = invoke("certify", network)
+    assert (status, errors) == (0, "")
+    assert "certified 1 layers" in said and "equal" not in said
+    for against in (file, file.with_name("exact.brx")):
+        status, said, errors = invoke("certify", network, "--against", against)
+        assert (status, errors) == (0, "")
+        assert "equal     every packed layer is that of" in said and against.name in said
+    model[0].codes[3, 1] ^= 1
+    save_packed(model, file)
+    status, said, errors = invoke("certify", network, "--against", file)
+    assert status == 1 and errors.count("\n") == 1
+    assert "fast.brx: layer '0' has other codes" in errors and "certified" not in said
+    status, said, errors = invoke("certify", network, "--against", file.with_name("absent"))
+    assert (status, said, errors.count("\n")) == (1, "", 1) and "absent" in errors
 
 
 def test_certify_needs_no_lab(file, invoke):

@@ -17,7 +17,7 @@ from binaryrelax import (
     pack,
     save_packed,
 )
-from tests.packed.cases import QUANTIZERS, packed_copy, small_network
+from tests.packed.cases import QUANTIZERS, Tied, packed_copy, small_network
 
 
 def saved(path, quantizer=Ternary(), make=small_network, dense=True):  # noqa: B008
@@ -94,6 +94,14 @@ def test_layers_that_only_one_of_both_has_are_named(tmp_path):
     saved(tmp_path / "many", make=lambda: nn.Sequential(nn.Linear(6, 6), nn.Linear(6, 2)))
     assert_differs(tmp_path / "few", tmp_path / "many", "layer '1' is not in the file")
     assert_differs(tmp_path / "many", tmp_path / "few", "'1' is not in what it is compared with")
+
+
+def test_layers_that_share_a_weight_are_both_compared(tmp_path):
+    _, tied = saved(tmp_path / "f", make=Tied)
+    assert certify(tmp_path / "f", against=tied).ok
+    tied.second.codes = tied.second.codes.clone()
+    tied.second.codes[1, 0] ^= 1
+    assert_differs(tmp_path / "f", tied, "layer 'second' has other codes")
 
 
 def test_a_matrix_equals_a_convolution_of_one_pixel(tmp_path):

@@ -392,7 +392,8 @@ def _get_item(builder: Builder, input: Any, index: Any) -> Any:
 def _places(index: Any, ndim: int) -> list[tuple[int, Any]]:
     """Which slice of which axis."""
     parts = list(index) if isinstance(index, (tuple, list)) else [index]
-    if any(isinstance(part, (Held, Tensor)) or part is None for part in parts):
+    parts = [part for part in parts if part is not None]  # a dimension of one number moves none
+    if any(isinstance(part, (Held, Tensor)) for part in parts):
         raise CannotLower("it takes other places than slices")
     if Ellipsis in parts:
         at = parts.index(Ellipsis)
