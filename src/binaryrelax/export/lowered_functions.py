@@ -392,7 +392,8 @@ def _get_item(builder: Builder, input: Any, index: Any) -> Any:
 def _places(index: Any, ndim: int) -> list[tuple[int, Any]]:
     """Which slice of which axis."""
     parts = list(index) if isinstance(index, (tuple, list)) else [index]
-    if any(isinstance(part, (Held, Tensor)) or part is None for part in parts):
+    parts = [part for part in parts if part is not None]  # a dimension of one number moves none
+    if any(isinstance(part, (Held, Tensor)) for part in parts):
         raise CannotLower("it takes other places than slices")
     if Ellipsis in parts:
         at = parts.index(Ellipsis)
@@ -407,7 +408,8 @@ def _slice(builder: Builder, value: int, axis: int, place: Any) -> int:
         place = place if axis == 1 else fixed(place, "place")
         place = slice(place, None if place == -1 else place + 1)
     if axis == 1:  # no image changes it
-        start, stop, step = place.indices(size)
+        start, end, step = place.indices(size)
+        stop = None if place.stop is None else end  # a flattened map may be longer than this one
     else:
         start = fixed(place.start or 0, "start")
         stop = None if place.stop is None else fixed(place.stop, "end")
