@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import platform
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from contextlib import suppress
 from importlib.metadata import version
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -26,8 +24,8 @@ from typing import Any
 import torch
 from tests.packed.random_networks import FINE, judge, reason
 from tests.support.done_once import read_sources_of_onnxscript_once
+from tools.judging_workers import judged
 
-PATIENCE = 180  # seconds for one network, far more than any should take
 PACKAGES = ("torch", "onnx", "onnxscript", "onnxruntime", "openvino", "safetensors")
 
 
@@ -42,7 +40,7 @@ def main() -> int:
     options = parser.parse_args()
     seeds = range(options.seed, options.seed + options.networks)
     start, results = time.monotonic(), []
-    for result in judged(seeds, options.jobs, not options.no_export):
+    for result in judged(seeds, options.jobs, work, not options.no_export):
         results.append(result)
         report(result, len(results), options.networks, time.monotonic() - start)
     counts = counted(sorted(results, key=lambda result: result["seed"]), options.seed)
@@ -55,73 +53,6 @@ def main() -> int:
     else:
         print(text)
     return 1 if counts["failures"] else 0
-
-
-def judged(seeds: range, jobs: int, export: bool) -> Iterator[dict[str, Any]]:
-    """What came of each network, in no order; a worker that dies takes only its network along."""
-    waiting = list(reversed(seeds))
-    workers = [Worker(export) for _ in range(min(jobs, len(seeds)))]
-    try:
-        for worker in workers:
-            worker.begin(waiting.pop())
-        while busy := {worker.connection: worker for worker in workers if worker.seed is not None}:
-            left = min(worker.deadline for worker in busy.values()) - time.monotonic()
-            ready = wait(list(busy), timeout=max(0.0, left))
-            late = [w for w in busy.values() if w.deadline <= time.monotonic()]
-            for worker in {id(w): w for w in (*(busy[c] for c in ready), *late)}.values():
-                yield worker.end()
-                if waiting:
-                    worker.begin(waiting.pop())
-    finally:
-        for worker in workers:
-            worker.stop()
-
-
-class Worker:
-    """A process that judges one network after the other."""
-
-    def __init__(self, export: bool) -> None:
-        self.export = export
-        self.seed: int | None = None
-        self.start()
-
-    def start(self) -> None:
-        """A new process, which has the engines imported once and for all its networks."""
-        context = multiprocessing.get_context("spawn")
-        self.connection, theirs = context.Pipe()
-        self.process = context.Process(target=work, args=(theirs, self.export), daemon=True)
-        self.process.start()
-        theirs.close()  # else the end of the process would not end the connection
-
-    def begin(self, seed: int) -> None:
-        """Gives it a network."""
-        self.seed, self.deadline = seed, time.monotonic() + PATIENCE
-        self.connection.send(seed)
-
-    def end(self) -> dict[str, Any]:
-        """What came of the network; if that was the end of the process, a new one is there."""
-        seed = self.seed
-        try:
-            if self.connection.poll():
-                result: dict[str, Any] = self.connection.recv()
-                self.seed = None
-                return result
-            problem = f"no answer in {PATIENCE} seconds"
-        except EOFError:
-            self.process.join()
-            problem = f"the process died with exit code {self.process.exitcode}"
-        self.stop()
-        self.seed = None
-        self.start()
-        outcome = {"outcome": "crash", "detail": problem}
-        return {"seed": seed, "traits": [], "stages": {"process": outcome}, "seconds": 0.0}
-
-    def stop(self) -> None:
-        """Ends the process: one that waits for a seed by itself, any other by force."""
-        self.connection.close()
-        self.process.join(timeout=5 if self.seed is None else 0)
-        self.process.kill()
-        self.process.join()
 
 
 def work(connection: Connection, export: bool) -> None:

@@ -1,6 +1,7 @@
 // Layers in float32 with AVX2: a set of 16 outputs is two registers, called halves.
 #include "avx2.hpp"
 #include "float_kernels.hpp"
+#include "multiply_add.hpp"
 
 namespace binaryrelax {
 namespace avx2 {
@@ -82,7 +83,9 @@ void dot_last_channels(const ChannelJob& job, int64_t pixel, int64_t first_chann
     const float* x = job.x + pixel * job.x_stride;
     for (int64_t channel = first_channel; channel < job.channels; ++channel) {
         float sum = 0.0f;
-        for (int64_t tap = 0; tap < job.taps; ++tap) sum += job.weights[tap][channel] * x[job.offsets[tap] + channel];
+        for (int64_t tap = 0; tap < job.taps; ++tap) {
+            sum = multiply_add(job.weights[tap][channel], x[job.offsets[tap] + channel], sum);
+        }
         job.y[pixel * job.y_stride + channel] = sum;
     }
 }
@@ -153,14 +156,14 @@ void finish_pixel(const FloatFinish& job, const float* totals, float* y) {
     const __m256 low = _mm256_set1_ps(job.low), high = _mm256_set1_ps(job.high);
     int64_t i = 0;
     for (; i + HALF <= job.outputs; i += HALF) {
-        __m256 value = _mm256_loadu_ps(totals + i);
-        if (job.factor) value = _mm256_mul_ps(value, _mm256_loadu_ps(job.factor + i));
-        if (job.bias) value = _mm256_add_ps(value, _mm256_loadu_ps(job.bias + i));
+        const __m256 factor = job.factor ? _mm256_loadu_ps(job.factor + i) : _mm256_set1_ps(1.0f);
+        const __m256 bias = job.bias ? _mm256_loadu_ps(job.bias + i) : _mm256_setzero_ps();
+        const __m256 value = _mm256_fmadd_ps(_mm256_loadu_ps(totals + i), factor, bias);
         // Of a number and a NaN these return the second operand.
         _mm256_storeu_ps(y + i, _mm256_min_ps(high, _mm256_max_ps(low, value)));
     }
     for (; i < job.outputs; ++i) {
-        const float value = totals[i] * (job.factor ? job.factor[i] : 1.0f) + (job.bias ? job.bias[i] : 0.0f);
+        const float value = multiply_add(totals[i], job.factor ? job.factor[i] : 1.0f, job.bias ? job.bias[i] : 0.0f);
         const float raised = value < job.low ? job.low : value;
         y[i] = raised > job.high ? job.high : raised;
     }

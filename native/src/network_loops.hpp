@@ -3,18 +3,10 @@
 #pragma once
 
 #include "kernels.hpp"
+#include "multiply_add.hpp"
 
 namespace binaryrelax {
 namespace {
-
-// One rounding where the CPU has an instruction for it; without one it would be a slow call.
-inline float multiply_add(float a, float b, float c) {
-#if defined(__FMA__) || defined(__aarch64__)
-    return __builtin_fmaf(a, b, c);
-#else
-    return a * b + c;
-#endif
-}
 
 inline float limited(float y, float low, float high) {
     const float above = y < low ? low : y;  // NaN stays

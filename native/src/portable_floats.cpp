@@ -1,13 +1,15 @@
 // The reference of the loops over floats: plain C++ for any CPU.
 #include "float_kernels.hpp"
 #include "kernels.hpp"
+#include "multiply_add.hpp"
 
 namespace binaryrelax {
 namespace {
 
 void add_run(const float* x, const float* weights, const FloatRun& run, int outputs, float* sums) {
     for (int64_t i = 0; i < run.length; ++i, weights += outputs) {
-        for (int output = 0; output < outputs; ++output) sums[output] += weights[output] * x[run.offset + i];
+        const float input = x[run.offset + i];
+        for (int output = 0; output < outputs; ++output) sums[output] = multiply_add(weights[output], input, sums[output]);
     }
 }
 
@@ -32,7 +34,9 @@ void dot_channels(const ChannelJob& job) {
         for (int64_t channel = 0; channel < job.channels; ++channel) y[channel] = 0.0f;
         for (int64_t tap = 0; tap < job.taps; ++tap) {
             const float *from = x + job.offsets[tap], *weights = job.weights[tap];
-            for (int64_t channel = 0; channel < job.channels; ++channel) y[channel] += weights[channel] * from[channel];
+            for (int64_t channel = 0; channel < job.channels; ++channel) {
+                y[channel] = multiply_add(weights[channel], from[channel], y[channel]);
+            }
         }
     }
 }
@@ -56,7 +60,7 @@ void finish_floats(const FloatFinish& job) {
         const float* totals = job.totals + pixel * job.totals_stride;
         float* y = job.y + pixel * job.y_stride;
         for (int64_t i = 0; i < job.outputs; ++i) {
-            const float value = totals[i] * (job.factor ? job.factor[i] : 1.0f) + (job.bias ? job.bias[i] : 0.0f);
+            const float value = multiply_add(totals[i], job.factor ? job.factor[i] : 1.0f, job.bias ? job.bias[i] : 0.0f);
             const float raised = value < job.low ? job.low : value;
             y[i] = raised > job.high ? job.high : raised;
         }

@@ -408,7 +408,8 @@ def _slice(builder: Builder, value: int, axis: int, place: Any) -> int:
         place = place if axis == 1 else fixed(place, "place")
         place = slice(place, None if place == -1 else place + 1)
     if axis == 1:  # no image changes it
-        start, stop, step = place.indices(size)
+        start, end, step = place.indices(size)
+        stop = None if place.stop is None else end  # a flattened map may be longer than this one
     else:
         start = fixed(place.start or 0, "start")
         stop = None if place.stop is None else fixed(place.stop, "end")
