@@ -84,26 +84,48 @@ void write_adding(const OutputJob& job) {
 
 void multiply(const ChunkJob& job) { run_in_blocks<MultiplyChunk>(job); }
 
-// 16-bit sums of 32 channels: 128 taps of 255 fit.
+// Taps in pairs: `vpmaddubsw` adds the products of two to sums of 16 bits, of which 128 taps of 255 fit.
 void multiply_depthwise(const DepthwiseJob& job) {
-    if (job.taps > 128) return depthwise_loops(job);
+    constexpr int MOST_TAPS = 128;
+    if (job.taps > MOST_TAPS) return depthwise_loops(job);
+    const __mmask64 lanes = job.channels >= 64 ? ~__mmask64{0} : (__mmask64{1} << job.channels) - 1;
+    const auto load = [&](const void* place) { return _mm512_maskz_loadu_epi8(lanes, place); };
+    const __m512i none = _mm512_setzero_si512();
+    const int64_t pairs = (job.taps + 1) / 2;
+    __m512i low_weights[MOST_TAPS / 2], high_weights[MOST_TAPS / 2];
+    int64_t offsets[MOST_TAPS];
+    for (int64_t pair = 0; pair < pairs; ++pair) {
+        const bool is_whole = 2 * pair + 1 < job.taps;
+        const int8_t* weights = job.weights + 2 * pair * job.weights_stride;
+        const __m512i first = load(weights), second = is_whole ? load(weights + job.weights_stride) : none;
+        low_weights[pair] = _mm512_unpacklo_epi8(first, second);
+        high_weights[pair] = _mm512_unpackhi_epi8(first, second);
+        offsets[2 * pair] = job.offsets[2 * pair];
+        offsets[2 * pair + 1] = job.offsets[2 * pair + is_whole];
+    }
+    // Unpacking takes eight channels in turns: these bring them back into their order.
+    const __m512i lower_order = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
+    const __m512i upper_order = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
     for (int pixel = 0; pixel < job.num_pixels; ++pixel) {
-        for (int64_t i = 0; i < job.channels; i += 2 * LANES) {
-            const int64_t left = job.channels - i;
-            const __mmask32 lanes = left >= 32 ? ~__mmask32{0} : (__mmask32{1} << left) - 1;
-            __m512i sums = _mm512_setzero_si512();
-            for (int64_t tap = 0; tap < job.taps; ++tap) {
-                const __m256i x = _mm256_maskz_loadu_epi8(lanes, job.pixels[pixel] + job.offsets[tap] + i);
-                const __m256i w = _mm256_maskz_loadu_epi8(lanes, job.weights + tap * job.weights_stride + i);
-                const __m512i products = _mm512_mullo_epi16(_mm512_cvtepu8_epi16(x), _mm512_cvtepi8_epi16(w));
-                sums = _mm512_add_epi16(sums, products);
-            }
-            int32_t* totals = job.totals + pixel * PANEL + i;
-            _mm512_storeu_si512(totals, _mm512_cvtepi16_epi32(_mm512_castsi512_si256(sums)));
-            if (left > LANES) {
-                _mm512_storeu_si512(totals + LANES, _mm512_cvtepi16_epi32(_mm512_extracti64x4_epi64(sums, 1)));
-            }
+        const uint8_t* x = job.pixels[pixel];
+        __m512i low = none, high = none;
+        for (int64_t pair = 0; pair < pairs; ++pair) {
+            const __m512i first = load(x + offsets[2 * pair]), second = load(x + offsets[2 * pair + 1]);
+            const __m512i low_pairs = _mm512_unpacklo_epi8(first, second);
+            const __m512i high_pairs = _mm512_unpackhi_epi8(first, second);
+            low = _mm512_add_epi16(low, _mm512_maddubs_epi16(low_pairs, low_weights[pair]));
+            high = _mm512_add_epi16(high, _mm512_maddubs_epi16(high_pairs, high_weights[pair]));
         }
+        const __m512i lower = _mm512_permutex2var_epi64(low, lower_order, high);
+        const __m512i upper = _mm512_permutex2var_epi64(low, upper_order, high);
+        int32_t* totals = job.totals + pixel * PANEL;
+        const auto store = [&](int set, __m256i sums) {
+            _mm512_storeu_si512(totals + set * LANES, _mm512_cvtepi16_epi32(sums));
+        };
+        store(0, _mm512_castsi512_si256(lower));
+        store(1, _mm512_extracti64x4_epi64(lower, 1));
+        store(2, _mm512_castsi512_si256(upper));
+        store(3, _mm512_extracti64x4_epi64(upper, 1));
     }
 }
 
