@@ -116,18 +116,29 @@ void build_tables(const float* x, int64_t inputs, int bits, float* tables) {
     }
 }
 
-void finish_exact(const double* totals, const FinishJob& job) {
+// Eight outputs of all pixels. (Stores through a mask take many times as long as others.)
+template <bool WHOLE>
+void finish_eight(const double* totals, const FinishJob& job, int64_t i) {
+    const __mmask8 lanes = static_cast<__mmask8>(first_lanes(job.outputs - i));
+    const __m512d scale = _mm512_cvtps_pd(_mm256_maskz_loadu_ps(lanes, job.scale + i));
+    const __m512d bias =
+        job.bias ? _mm512_cvtps_pd(_mm256_maskz_loadu_ps(lanes, job.bias + i)) : _mm512_setzero_pd();
     for (int pixel = 0; pixel < job.num_pixels; ++pixel) {
-        for (int64_t i = 0; i < job.outputs; i += 8) {
-            const __mmask8 lanes = static_cast<__mmask8>(first_lanes(job.outputs - i));
-            const __m512d scale = _mm512_cvtps_pd(_mm256_maskz_loadu_ps(lanes, job.scale + i));
-            const __m512d bias =
-                job.bias ? _mm512_cvtps_pd(_mm256_maskz_loadu_ps(lanes, job.bias + i)) : _mm512_setzero_pd();
-            const __m512d total = _mm512_maskz_loadu_pd(lanes, totals + pixel * PANEL + i);
-            const __m256 y = _mm512_cvtpd_ps(_mm512_fmadd_pd(scale, total, bias));
-            _mm256_mask_storeu_ps(job.y + pixel * job.y_stride + i, lanes, y);
+        const __m512d total = _mm512_loadu_pd(totals + pixel * PANEL + i);
+        const __m256 y = _mm512_cvtpd_ps(_mm512_fmadd_pd(scale, total, bias));
+        float* place = job.y + pixel * job.y_stride + i;
+        if (WHOLE) {
+            _mm256_storeu_ps(place, y);
+        } else {
+            _mm256_mask_storeu_ps(place, lanes, y);
         }
     }
+}
+
+void finish_exact(const double* totals, const FinishJob& job) {
+    int64_t i = 0;
+    for (; i + 8 <= job.outputs; i += 8) finish_eight<true>(totals, job, i);
+    if (i < job.outputs) finish_eight<false>(totals, job, i);
 }
 
 void look_up(const LookUpJob& job) { choose<LookUp>(job); }

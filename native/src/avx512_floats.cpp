@@ -73,29 +73,42 @@ void dot_floats(const FloatJob& job) {
     }
 }
 
-// PIXELS neighbours, 16 channels.
-template <int PIXELS>
-void dot_lanes(const ChannelJob& job, int64_t pixel, int64_t channel, __mmask16 lanes) {
+// PIXELS neighbours, 16 channels. (Stores through a mask take many times as long as others.)
+template <int PIXELS, bool WHOLE>
+void dot_lanes(const ChannelJob& job, int64_t pixel, int64_t channel) {
+    const __mmask16 lanes = first_lanes(job.channels - channel);
+    const auto load = [&](const float* place) { return WHOLE ? _mm512_loadu_ps(place) : _mm512_maskz_loadu_ps(lanes, place); };
     const float* x = job.x + pixel * job.x_stride + channel;
     __m512 sums[PIXELS];
     UNROLL for (int i = 0; i < PIXELS; ++i) sums[i] = _mm512_setzero_ps();
     for (int64_t tap = 0; tap < job.taps; ++tap) {
-        const __m512 weights = _mm512_maskz_loadu_ps(lanes, job.weights[tap] + channel);
+        const __m512 weights = load(job.weights[tap] + channel);
         const float* from = x + job.offsets[tap];
         UNROLL for (int i = 0; i < PIXELS; ++i) {
-            sums[i] = _mm512_fmadd_ps(weights, _mm512_maskz_loadu_ps(lanes, from + i * job.x_stride), sums[i]);
+            sums[i] = _mm512_fmadd_ps(weights, load(from + i * job.x_stride), sums[i]);
         }
     }
     float* y = job.y + pixel * job.y_stride + channel;
-    UNROLL for (int i = 0; i < PIXELS; ++i) _mm512_mask_storeu_ps(y + i * job.y_stride, lanes, sums[i]);
+    UNROLL for (int i = 0; i < PIXELS; ++i) {
+        if (WHOLE) {
+            _mm512_storeu_ps(y + i * job.y_stride, sums[i]);
+        } else {
+            _mm512_mask_storeu_ps(y + i * job.y_stride, lanes, sums[i]);
+        }
+    }
+}
+
+template <int PIXELS>
+void dot_pixels(const ChannelJob& job, int64_t pixel) {
+    int64_t channel = 0;
+    for (; channel + LANES <= job.channels; channel += LANES) dot_lanes<PIXELS, true>(job, pixel, channel);
+    if (channel < job.channels) dot_lanes<PIXELS, false>(job, pixel, channel);
 }
 
 template <int PIXELS>
 void dot_last_pixels(const ChannelJob& job, int64_t pixel) {
     if (job.num_pixels - pixel == PIXELS) {
-        for (int64_t channel = 0; channel < job.channels; channel += LANES) {
-            dot_lanes<PIXELS>(job, pixel, channel, first_lanes(job.channels - channel));
-        }
+        dot_pixels<PIXELS>(job, pixel);
     } else if constexpr (PIXELS > 1) {
         dot_last_pixels<PIXELS - 1>(job, pixel);
     }
@@ -104,11 +117,7 @@ void dot_last_pixels(const ChannelJob& job, int64_t pixel) {
 void dot_channels(const ChannelJob& job) {
     constexpr int PIXELS = 8;
     int64_t pixel = 0;
-    for (; pixel + PIXELS <= job.num_pixels; pixel += PIXELS) {
-        for (int64_t channel = 0; channel < job.channels; channel += LANES) {
-            dot_lanes<PIXELS>(job, pixel, channel, first_lanes(job.channels - channel));
-        }
-    }
+    for (; pixel + PIXELS <= job.num_pixels; pixel += PIXELS) dot_pixels<PIXELS>(job, pixel);
     if (pixel < job.num_pixels) dot_last_pixels<PIXELS - 1>(job, pixel);
 }
 
@@ -152,20 +161,31 @@ void expand_levels(const LevelJob& job) {
     }
 }
 
-void finish_floats(const FloatFinish& job) {
+template <bool WHOLE>
+void finish_set(const FloatFinish& job, int64_t i) {
+    const __mmask16 lanes = first_lanes(job.outputs - i);
     const __m512 low = _mm512_set1_ps(job.low), high = _mm512_set1_ps(job.high);
-    for (int64_t i = 0; i < job.outputs; i += LANES) {
-        const __mmask16 lanes = first_lanes(job.outputs - i);
-        const __m512 factor = job.factor ? _mm512_maskz_loadu_ps(lanes, job.factor + i) : _mm512_set1_ps(1.0f);
-        const __m512 bias = job.bias ? _mm512_maskz_loadu_ps(lanes, job.bias + i) : _mm512_setzero_ps();
-        for (int64_t pixel = 0; pixel < job.num_pixels; ++pixel) {
-            const __m512 total = _mm512_maskz_loadu_ps(lanes, job.totals + pixel * job.totals_stride + i);
-            const __m512 value = _mm512_fmadd_ps(total, factor, bias);
-            // Of a number and a NaN these return the second operand.
-            const __m512 limited = _mm512_min_ps(high, _mm512_max_ps(low, value));
-            _mm512_mask_storeu_ps(job.y + pixel * job.y_stride + i, lanes, limited);
+    const __m512 factor = job.factor ? _mm512_maskz_loadu_ps(lanes, job.factor + i) : _mm512_set1_ps(1.0f);
+    const __m512 bias = job.bias ? _mm512_maskz_loadu_ps(lanes, job.bias + i) : _mm512_setzero_ps();
+    for (int64_t pixel = 0; pixel < job.num_pixels; ++pixel) {
+        const float* totals = job.totals + pixel * job.totals_stride + i;
+        const __m512 total = WHOLE ? _mm512_loadu_ps(totals) : _mm512_maskz_loadu_ps(lanes, totals);
+        const __m512 value = _mm512_fmadd_ps(total, factor, bias);
+        // Of a number and a NaN these return the second operand.
+        const __m512 limited = _mm512_min_ps(high, _mm512_max_ps(low, value));
+        float* y = job.y + pixel * job.y_stride + i;
+        if (WHOLE) {
+            _mm512_storeu_ps(y, limited);
+        } else {
+            _mm512_mask_storeu_ps(y, lanes, limited);
         }
     }
+}
+
+void finish_floats(const FloatFinish& job) {
+    int64_t i = 0;
+    for (; i + LANES <= job.outputs; i += LANES) finish_set<true>(job, i);
+    if (i < job.outputs) finish_set<false>(job, i);
 }
 
 }  // namespace

@@ -55,7 +55,8 @@ void write_set(const OutputJob& job, int64_t i) {
         }
         y = _mm512_min_ps(high, _mm512_max_ps(low, y));  // with the limit first, NaN in the second place stays
         if (!job.bytes) {
-            _mm512_mask_storeu_ps(job.floats[pixel] + i, lanes, y);
+            float* place = job.floats[pixel] + i;
+            WHOLE ? _mm512_storeu_ps(place, y) : _mm512_mask_storeu_ps(place, lanes, y);
             continue;
         }
         // The limits of bytes are 0 and 255; NaN becomes a number whose lowest byte is 0.
@@ -137,14 +138,19 @@ void write_outputs(const OutputJob& job) {
 
 void quantize(const float* x, int64_t count, float inverse, float zero, uint8_t* out) {
     const __m512 factor = _mm512_set1_ps(inverse), shift = _mm512_set1_ps(zero), most = _mm512_set1_ps(255.0f);
-    for (int64_t i = 0; i < count; i += LANES) {
-        const __mmask16 lanes = first_lanes(count - i);
-        const __m512 y = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(lanes, x + i), factor, shift);
+    const auto bytes_of = [&](__m512 values) {
+        const __m512 y = _mm512_fmadd_ps(values, factor, shift);
         const __mmask16 is_nan = _mm512_cmp_ps_mask(y, y, _CMP_UNORD_Q);
         const __m512 safe = _mm512_min_ps(_mm512_mask_mov_ps(y, is_nan, shift), most);
-        const __m512i rounded = _mm512_max_epi32(_mm512_cvtps_epi32(safe), _mm512_setzero_si512());
-        _mm_mask_storeu_epi8(out + i, lanes, _mm512_cvtusepi32_epi8(rounded));
+        return _mm512_cvtusepi32_epi8(_mm512_max_epi32(_mm512_cvtps_epi32(safe), _mm512_setzero_si512()));
+    };
+    int64_t i = 0;
+    for (; i + LANES <= count; i += LANES) {
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(out + i), bytes_of(_mm512_loadu_ps(x + i)));
     }
+    if (i == count) return;
+    const __mmask16 lanes = first_lanes(count - i);
+    _mm_mask_storeu_epi8(out + i, lanes, bytes_of(_mm512_maskz_loadu_ps(lanes, x + i)));
 }
 
 }  // namespace avx512
