@@ -48,20 +48,6 @@ void dot_all_halves(const FloatJob& job, int first_pixel) {
     for (; half < 2 * job.sets; half += 2) dot<PIXELS, 2>(job, first_pixel, half);
 }
 
-void dot_floats(const FloatJob& job) {
-    constexpr int PIXELS = 6;
-    for (int pixel = 0; pixel < job.num_pixels; pixel += PIXELS) {
-        switch (smaller(PIXELS, job.num_pixels - pixel)) {
-            case 1: dot_all_halves<1, 8>(job, pixel); break;
-            case 2: dot_all_halves<2, 4>(job, pixel); break;
-            case 3: dot_all_halves<3, 4>(job, pixel); break;
-            case 4: dot_all_halves<4, 2>(job, pixel); break;
-            case 5: dot_all_halves<5, 2>(job, pixel); break;
-            default: dot_all_halves<6, 2>(job, pixel);
-        }
-    }
-}
-
 // PIXELS neighbours, 8 channels.
 template <int PIXELS>
 void dot_lanes(const ChannelJob& job, int64_t pixel, int64_t channel) {
@@ -173,6 +159,21 @@ void finish_floats(const FloatFinish& job) {
     for (int64_t pixel = 0; pixel < job.num_pixels; ++pixel) {
         finish_pixel(job, job.totals + pixel * job.totals_stride, job.y + pixel * job.y_stride);
     }
+}
+
+void dot_floats(const FloatJob& job) {
+    constexpr int PIXELS = 6;
+    for (int pixel = 0; pixel < job.num_pixels; pixel += PIXELS) {
+        switch (smaller(PIXELS, job.num_pixels - pixel)) {
+            case 1: dot_all_halves<1, 8>(job, pixel); break;
+            case 2: dot_all_halves<2, 4>(job, pixel); break;
+            case 3: dot_all_halves<3, 4>(job, pixel); break;
+            case 4: dot_all_halves<4, 2>(job, pixel); break;
+            case 5: dot_all_halves<5, 2>(job, pixel); break;
+            default: dot_all_halves<6, 2>(job, pixel);
+        }
+    }
+    if (job.finish) finish_floats(*job.finish);
 }
 
 }  // namespace

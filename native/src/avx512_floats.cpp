@@ -8,8 +8,23 @@ namespace binaryrelax {
 namespace avx512 {
 namespace {
 
-// Sums of PIXELS pixels for SETS sets, all in registers.
-template <int PIXELS, int SETS>
+// Totals as outputs. Of a number and a NaN, the limits return the second operand.
+struct Finish {
+    __m512 factor, bias, low, high;
+
+    Finish(const FloatFinish& job, int64_t i, __mmask16 lanes)
+        : factor(job.factor ? _mm512_maskz_loadu_ps(lanes, job.factor + i) : _mm512_set1_ps(1.0f)),
+          bias(job.bias ? _mm512_maskz_loadu_ps(lanes, job.bias + i) : _mm512_setzero_ps()),
+          low(_mm512_set1_ps(job.low)),
+          high(_mm512_set1_ps(job.high)) {}
+
+    __m512 of(__m512 total) const {
+        return _mm512_min_ps(high, _mm512_max_ps(low, _mm512_fmadd_ps(total, factor, bias)));
+    }
+};
+
+// Sums of PIXELS pixels for SETS sets, all in registers. FINISHES: whole sets that become outputs at once.
+template <int PIXELS, int SETS, bool FINISHES>
 struct Dot {
     // With so few pixels the weights come from memory as fast as they are used.
     static constexpr bool STREAMS = PIXELS <= 2;
@@ -39,37 +54,44 @@ struct Dot {
                 }
             }
         }
-        UNROLL_ALL for (int pixel = 0; pixel < PIXELS; ++pixel) {
-            float* totals = job.totals + (first_pixel + pixel) * PANEL;
-            UNROLL_ALL for (int set = 0; set < SETS; ++set) {
-                float* total = totals + set * LANES;
+        UNROLL_ALL for (int set = 0; set < SETS; ++set) {
+            UNROLL_ALL for (int pixel = 0; pixel < PIXELS; ++pixel) {
+                float* total = job.totals + (first_pixel + pixel) * PANEL + set * LANES;
                 const __m512 before = job.first ? _mm512_setzero_ps() : _mm512_loadu_ps(total);
-                _mm512_storeu_ps(total, _mm512_add_ps(before, sums[pixel][set]));
+                sums[pixel][set] = _mm512_add_ps(before, sums[pixel][set]);
+                if (!FINISHES) _mm512_storeu_ps(total, sums[pixel][set]);
+            }
+            if (!FINISHES) continue;
+            const Finish finish(*job.finish, set * LANES, 0xffff);
+            float* y = job.finish->y + first_pixel * job.finish->y_stride + set * LANES;
+            UNROLL_ALL for (int pixel = 0; pixel < PIXELS; ++pixel) {
+                _mm512_storeu_ps(y + pixel * job.finish->y_stride, finish.of(sums[pixel][set]));
             }
         }
     }
 };
 
 // The rest of a job, fewer than PIXELS + 1 pixels.
-template <int PIXELS, int SETS>
+template <int PIXELS, int SETS, bool FINISHES>
 void dot_rest(const FloatJob& job, int first_pixel, int count) {
-    if (count == PIXELS) return Dot<PIXELS, SETS>::run(job, first_pixel);
-    if constexpr (PIXELS > 1) dot_rest<PIXELS - 1, SETS>(job, first_pixel, count);
+    if (count == PIXELS) return Dot<PIXELS, SETS, FINISHES>::run(job, first_pixel);
+    if constexpr (PIXELS > 1) dot_rest<PIXELS - 1, SETS, FINISHES>(job, first_pixel, count);
 }
 
-template <int PIXELS, int SETS>
+template <int PIXELS, int SETS, bool FINISHES>
 void dot(const FloatJob& job) {
     int pixel = 0;
-    for (; pixel + PIXELS <= job.num_pixels; pixel += PIXELS) Dot<PIXELS, SETS>::run(job, pixel);
-    if (pixel < job.num_pixels) dot_rest<PIXELS - 1, SETS>(job, pixel, job.num_pixels - pixel);
+    for (; pixel + PIXELS <= job.num_pixels; pixel += PIXELS) Dot<PIXELS, SETS, FINISHES>::run(job, pixel);
+    if (pixel < job.num_pixels) dot_rest<PIXELS - 1, SETS, FINISHES>(job, pixel, job.num_pixels - pixel);
 }
 
-void dot_floats(const FloatJob& job) {
+template <bool FINISHES>
+void dot_sets(const FloatJob& job) {
     switch (job.sets) {
-        case 1: return dot<12, 1>(job);
-        case 2: return dot<12, 2>(job);
-        case 3: return dot<8, 3>(job);
-        default: return dot<6, 4>(job);
+        case 1: return dot<12, 1, FINISHES>(job);
+        case 2: return dot<12, 2, FINISHES>(job);
+        case 3: return dot<8, 3, FINISHES>(job);
+        default: return dot<6, 4, FINISHES>(job);
     }
 }
 
@@ -164,20 +186,14 @@ void expand_levels(const LevelJob& job) {
 template <bool WHOLE>
 void finish_set(const FloatFinish& job, int64_t i) {
     const __mmask16 lanes = first_lanes(job.outputs - i);
-    const __m512 low = _mm512_set1_ps(job.low), high = _mm512_set1_ps(job.high);
-    const __m512 factor = job.factor ? _mm512_maskz_loadu_ps(lanes, job.factor + i) : _mm512_set1_ps(1.0f);
-    const __m512 bias = job.bias ? _mm512_maskz_loadu_ps(lanes, job.bias + i) : _mm512_setzero_ps();
+    const Finish finish(job, i, lanes);
     for (int64_t pixel = 0; pixel < job.num_pixels; ++pixel) {
         const float* totals = job.totals + pixel * job.totals_stride + i;
-        const __m512 total = WHOLE ? _mm512_loadu_ps(totals) : _mm512_maskz_loadu_ps(lanes, totals);
-        const __m512 value = _mm512_fmadd_ps(total, factor, bias);
-        // Of a number and a NaN these return the second operand.
-        const __m512 limited = _mm512_min_ps(high, _mm512_max_ps(low, value));
         float* y = job.y + pixel * job.y_stride + i;
         if (WHOLE) {
-            _mm512_storeu_ps(y, limited);
+            _mm512_storeu_ps(y, finish.of(_mm512_loadu_ps(totals)));
         } else {
-            _mm512_mask_storeu_ps(y, lanes, limited);
+            _mm512_mask_storeu_ps(y, lanes, finish.of(_mm512_maskz_loadu_ps(lanes, totals)));
         }
     }
 }
@@ -186,6 +202,12 @@ void finish_floats(const FloatFinish& job) {
     int64_t i = 0;
     for (; i + LANES <= job.outputs; i += LANES) finish_set<true>(job, i);
     if (i < job.outputs) finish_set<false>(job, i);
+}
+
+void dot_floats(const FloatJob& job) {
+    if (job.finish && job.finish->outputs == job.sets * LANES) return dot_sets<true>(job);
+    dot_sets<false>(job);
+    if (job.finish) finish_floats(*job.finish);
 }
 
 }  // namespace

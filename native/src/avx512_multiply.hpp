@@ -11,44 +11,35 @@ namespace {
 constexpr int MOST_SUMS[MAX_SETS] = {14, 20, 24, 24};
 constexpr int most_pixels(int sets) { return MOST_SUMS[sets - 1] / sets; }
 
-// Adds the products of `steps` quads of weights with what pixels have at those offsets. (What is done to the sums
-// after the loop but storing them makes compilers keep them in memory.)
-template <int PIXELS, int SETS>
-inline void add_products(__m512i (&sums)[PIXELS][SETS], const uint8_t* const (&pixels)[PIXELS], const int64_t* offsets,
-                         int64_t steps, const int8_t* weights) {
-    for (int64_t step = 0; step < steps; ++step, weights += SETS * LANES * 4) {
-        const int64_t offset = offsets[step];
-        __m512i four[SETS];
-        UNROLL for (int set = 0; set < SETS; ++set) four[set] = _mm512_loadu_si512(weights + set * LANES * 4);
-        UNROLL_ALL for (int pixel = 0; pixel < PIXELS; ++pixel) {
-            int32_t x;
-            __builtin_memcpy(&x, pixels[pixel] + offset, sizeof x);
-            const __m512i activations = _mm512_set1_epi32(x);
-            UNROLL for (int set = 0; set < SETS; ++set) {
-                sums[pixel][set] = _mm512_dpbusd_epi32(sums[pixel][set], activations, four[set]);
-            }
-        }
-    }
+// Keeps a sum in its register, where the compiler would copy it to memory at every step for what follows the loop.
+inline void hold(__m512i& sum) { asm("" : "+v"(sum)); }
+
+// Four bytes in every lane.
+inline __m512i four_bytes(const uint8_t* place) {
+    int32_t four;
+    __builtin_memcpy(&four, place, sizeof four);
+    return _mm512_set1_epi32(four);
 }
 
-template <template <int, int> class Kernel, typename Job, int SETS, int PIXELS = 1>
+template <template <int, int> class Kernel, typename Job, int SETS, int MOST, int PIXELS = 1>
 void run_for(const Job& job, int first_pixel, int pixels) {
     if (pixels == PIXELS) return Kernel<PIXELS, SETS>::run(job, first_pixel);
-    if constexpr (PIXELS < most_pixels(SETS)) return run_for<Kernel, Job, SETS, PIXELS + 1>(job, first_pixel, pixels);
+    if constexpr (PIXELS < MOST) return run_for<Kernel, Job, SETS, MOST, PIXELS + 1>(job, first_pixel, pixels);
 }
 
 // A kernel for all pixels of a job, in blocks of about the same size: few do not hide how long an addition takes.
-template <template <int, int> class Kernel, typename Job>
+// It keeps `SUMS` sums for each pixel and set.
+template <template <int, int> class Kernel, int SUMS, typename Job>
 void run_in_blocks(const Job& job) {
-    const int most = most_pixels(job.sets);
+    const int most = most_pixels(job.sets) / SUMS;
     int blocks = (job.num_pixels + most - 1) / most;
     for (int pixel = 0; blocks > 0; --blocks) {
         const int count = (job.num_pixels - pixel + blocks - 1) / blocks;
         switch (job.sets) {
-            case 1: run_for<Kernel, Job, 1>(job, pixel, count); break;
-            case 2: run_for<Kernel, Job, 2>(job, pixel, count); break;
-            case 3: run_for<Kernel, Job, 3>(job, pixel, count); break;
-            default: run_for<Kernel, Job, 4>(job, pixel, count);
+            case 1: run_for<Kernel, Job, 1, most_pixels(1) / SUMS>(job, pixel, count); break;
+            case 2: run_for<Kernel, Job, 2, most_pixels(2) / SUMS>(job, pixel, count); break;
+            case 3: run_for<Kernel, Job, 3, most_pixels(3) / SUMS>(job, pixel, count); break;
+            default: run_for<Kernel, Job, 4, most_pixels(4) / SUMS>(job, pixel, count);
         }
         pixel += count;
     }

@@ -21,7 +21,18 @@ struct MultiplyChunk {
                 sums[pixel][set] = job.first ? _mm512_setzero_si512() : _mm512_loadu_si512(totals + set * LANES);
             }
         }
-        add_products(sums, pixels, job.offsets, job.steps, job.panel);
+        const int8_t* weights = job.panel;
+        for (int64_t step = 0; step < job.steps; ++step, weights += SETS * LANES * 4) {
+            const int64_t offset = job.offsets[step];
+            __m512i four[SETS];
+            UNROLL for (int set = 0; set < SETS; ++set) four[set] = _mm512_loadu_si512(weights + set * LANES * 4);
+            UNROLL_ALL for (int pixel = 0; pixel < PIXELS; ++pixel) {
+                const __m512i activations = four_bytes(pixels[pixel] + offset);
+                UNROLL for (int set = 0; set < SETS; ++set) {
+                    sums[pixel][set] = _mm512_dpbusd_epi32(sums[pixel][set], activations, four[set]);
+                }
+            }
+        }
         UNROLL_ALL for (int pixel = 0; pixel < PIXELS; ++pixel) {
             int32_t* totals = totals_of(pixel);
             UNROLL for (int set = 0; set < SETS; ++set) _mm512_storeu_si512(totals + set * LANES, sums[pixel][set]);
@@ -83,7 +94,7 @@ void write_adding(const OutputJob& job) {
 
 }  // namespace
 
-void multiply(const ChunkJob& job) { run_in_blocks<MultiplyChunk>(job); }
+void multiply(const ChunkJob& job) { run_in_blocks<MultiplyChunk, 1>(job); }
 
 // Taps in pairs: `vpmaddubsw` adds the products of two to sums of 16 bits, of which 128 taps of 255 fit.
 void multiply_depthwise(const DepthwiseJob& job) {

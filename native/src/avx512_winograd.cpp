@@ -113,45 +113,42 @@ void transform_row(const TileWeightJob& job) {
     }
 }
 
-// The products of one half of the bytes, added to what is there, moved left before.
-struct HalfJob {
-    const TileProductJob& tiles;
-    const int64_t* offsets;
-    int shift;
-    int sets = tiles.sets, num_pixels = tiles.num_pixels;
-};
-
 template <int PIXELS, int SETS>
-struct AddHalf {
-    static void run(const HalfJob& job, int first_pixel) {
+struct MultiplyTiles {
+    static void run(const TileProductJob& job, int first_pixel) {
         const uint8_t* pixels[PIXELS];
-        __m512i sums[PIXELS][SETS];
-        int32_t* products = job.tiles.products + first_pixel * PANEL;
-        const __m128i shift = _mm_cvtsi32_si128(job.shift);
+        __m512i upper[PIXELS][SETS], lower[PIXELS][SETS];
         UNROLL_ALL for (int pixel = 0; pixel < PIXELS; ++pixel) {
-            pixels[pixel] = job.tiles.pixels[first_pixel + pixel];
+            pixels[pixel] = job.pixels[first_pixel + pixel];
             UNROLL for (int set = 0; set < SETS; ++set) {
-                const __m512i before = _mm512_loadu_si512(products + pixel * PANEL + set * LANES);
-                sums[pixel][set] = _mm512_sll_epi32(before, shift);
+                upper[pixel][set] = lower[pixel][set] = _mm512_setzero_si512();
             }
         }
-        add_products(sums, pixels, job.offsets, job.tiles.channels / 4, job.tiles.weights);
-        UNROLL_ALL for (int pixel = 0; pixel < PIXELS; ++pixel) {
-            UNROLL for (int set = 0; set < SETS; ++set) {
-                _mm512_storeu_si512(products + pixel * PANEL + set * LANES, sums[pixel][set]);
+        const int8_t* weights = job.weights;
+        for (int64_t channel = 0; channel < job.channels; channel += 4, weights += SETS * LANES * 4) {
+            __m512i four[SETS];
+            UNROLL for (int set = 0; set < SETS; ++set) four[set] = _mm512_loadu_si512(weights + set * LANES * 4);
+            UNROLL_ALL for (int pixel = 0; pixel < PIXELS; ++pixel) {
+                const __m512i high = four_bytes(pixels[pixel] + channel);
+                const __m512i low = four_bytes(pixels[pixel] + job.channels + channel);
+                UNROLL for (int set = 0; set < SETS; ++set) {
+                    upper[pixel][set] = _mm512_dpbusd_epi32(upper[pixel][set], high, four[set]);
+                    lower[pixel][set] = _mm512_dpbusd_epi32(lower[pixel][set], low, four[set]);
+                    hold(upper[pixel][set]);
+                    hold(lower[pixel][set]);
+                }
+            }
+        }
+        UNROLL for (int set = 0; set < SETS; ++set) {
+            const __m512i start = _mm512_loadu_si512(job.starts + set * LANES);
+            UNROLL_ALL for (int pixel = 0; pixel < PIXELS; ++pixel) {
+                const __m512i high = _mm512_slli_epi32(_mm512_add_epi32(upper[pixel][set], start), 8);
+                _mm512_storeu_si512(job.products + (first_pixel + pixel) * PANEL + set * LANES,
+                                    _mm512_add_epi32(high, lower[pixel][set]));
             }
         }
     }
 };
-
-void multiply_tiles(const TileProductJob& job) {
-    for (int set = 0; set < job.sets; ++set) {
-        const __m512i start = _mm512_loadu_si512(job.starts + set * LANES);
-        for (int i = 0; i < job.num_pixels; ++i) _mm512_storeu_si512(job.products + i * PANEL + set * LANES, start);
-    }
-    run_in_blocks<AddHalf>(HalfJob{job, job.offsets, 0});
-    run_in_blocks<AddHalf>(HalfJob{job, job.offsets + job.channels / 4, 8});
-}
 
 inline __m512i add32(__m512i x, __m512i y) { return _mm512_add_epi32(x, y); }
 template <int BITS>
@@ -210,7 +207,7 @@ void transform_output(const TileOutputJob& job) {
 
 }  // namespace
 
-const WinogradKernels WINOGRAD = {transform_input, transform_weights, multiply_tiles, transform_output};
+const WinogradKernels WINOGRAD = {transform_input, transform_weights, run_in_blocks<MultiplyTiles, 2>, transform_output};
 
 }  // namespace avx512
 }  // namespace binaryrelax

@@ -45,7 +45,7 @@ class DenseFloats : public FloatProduct {
           inputs_in_group_(source.shape()[1]),
           outputs_(source.outputs()),
           weights_(source, operation.groups),
-          epilogue_(operation, file, kernels, source.outputs()) {
+          epilogue_(operation, file, source.outputs()) {
         static std::atomic<uint64_t> made{0};
         identity_ = ++made;
     }
@@ -204,15 +204,18 @@ void DenseFloats::multiply(const Task& task, int64_t first_pixel, int64_t num_pi
         const float* chunk = weights_of(task, input, count);
         int64_t num_runs = 0;
         for (int64_t covered = 0; covered < count; ++num_runs) covered += run[num_runs].length;
+        const bool is_last = input + count == weights_.inputs();
         for (int64_t i = 0; i < num_pixels; i += FLOAT_PIXELS) {
-            kernels_.dot_floats({chunk, task.panel.sets, run, num_runs, pixels + i,
-                                 static_cast<int>(std::min<int64_t>(FLOAT_PIXELS, num_pixels - i)),
-                                 totals + i * PANEL, input == 0});
+            const int64_t pixels_left = std::min<int64_t>(FLOAT_PIXELS, num_pixels - i);
+            const FloatFinish finish =
+                epilogue_.job(totals + i * PANEL, PANEL, pixels_left, task.panel.first_output, task.panel.outputs,
+                              task.y + (first_pixel + i) * outputs_);
+            kernels_.dot_floats({chunk, task.panel.sets, run, num_runs, pixels + i, static_cast<int>(pixels_left),
+                                 totals + i * PANEL, input == 0, is_last ? &finish : nullptr});
+            if (is_last) epilogue_.activate(finish);
         }
         run += num_runs;
     }
-    epilogue_.finish(totals, PANEL, num_pixels, task.panel.first_output, task.panel.outputs,
-                     task.y + first_pixel * outputs_);
 }
 
 const float* DenseFloats::weights_of(const Task& task, int64_t first_input, int64_t inputs) const {

@@ -31,7 +31,7 @@ class DepthwiseFloats : public FloatProduct {
           horizontal_(operation, source, 1),
           channels_(operation.groups),
           per_channel_(source.outputs() / operation.groups),
-          epilogue_(operation, file, kernels, source.outputs()) {
+          epilogue_(operation, file, source.outputs()) {
         for (int64_t i = 0; i < per_channel_; ++i) {
             for (int64_t tap = 0; tap < source.taps(); ++tap) {
                 for (int64_t channel = 0; channel < channels_; ++channel) {
@@ -49,7 +49,9 @@ class DepthwiseFloats : public FloatProduct {
         for (int64_t row = first; row < first + bands.num_rows(unit); ++row) {
             run_row(x, y, bands.image(unit), row);
             float* out = y.row(before + row);
-            epilogue_.finish(out, y.shape.channels, y.shape.width, 0, y.shape.channels, out);
+            const FloatFinish finish = epilogue_.job(out, y.shape.channels, y.shape.width, 0, y.shape.channels, out);
+            kernels_.finish_floats(finish);
+            epilogue_.activate(finish);
         }
     }
 

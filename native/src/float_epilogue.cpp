@@ -11,10 +11,8 @@ const float* values_of(const std::optional<std::string>& name, const NetworkFile
 
 }  // namespace
 
-FloatEpilogue::FloatEpilogue(const Operation& operation, const NetworkFile& file, const FloatKernels& kernels,
-                             int64_t outputs)
+FloatEpilogue::FloatEpilogue(const Operation& operation, const NetworkFile& file, int64_t outputs)
     : activation_(operation.activation),
-      kernels_(kernels),
       outputs_(outputs),
       factor_(values_of(operation.factor, file)),
       bias_(values_of(operation.bias, file)),
@@ -30,13 +28,17 @@ FloatEpilogue::FloatEpilogue(const Operation& operation, const NetworkFile& file
     }
 }
 
-void FloatEpilogue::finish(const float* totals, int64_t totals_stride, int64_t num_pixels, int64_t first_output,
-                           int64_t count, float* y) const {
-    y += first_output;
-    kernels_.finish_floats({totals, totals_stride, num_pixels, count, factor_ ? factor_ + first_output : nullptr,
-                            bias_ ? bias_ + first_output : nullptr, low_, high_, y, outputs_});
+FloatFinish FloatEpilogue::job(const float* totals, int64_t totals_stride, int64_t num_pixels, int64_t first_output,
+                               int64_t count, float* y) const {
+    return {totals, totals_stride, num_pixels, count, factor_ ? factor_ + first_output : nullptr,
+            bias_ ? bias_ + first_output : nullptr, low_, high_, y + first_output, outputs_};
+}
+
+void FloatEpilogue::activate(const FloatFinish& job) const {
     if (is_limit_) return;
-    for (int64_t pixel = 0; pixel < num_pixels; ++pixel) apply_activation(activation_, y + pixel * outputs_, count);
+    for (int64_t pixel = 0; pixel < job.num_pixels; ++pixel) {
+        apply_activation(activation_, job.y + pixel * job.y_stride, job.outputs);
+    }
 }
 
 }  // namespace binaryrelax

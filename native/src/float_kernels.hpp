@@ -14,6 +14,19 @@ struct FloatRun {
     int64_t length;
 };
 
+// y = limit(factor * total + bias); the totals may be y itself.
+struct FloatFinish {
+    const float* totals;
+    int64_t totals_stride;
+    int64_t num_pixels;
+    int64_t outputs;
+    const float* factor;           // or null
+    const float* bias;             // or null
+    float low, high;               // NaN stays NaN
+    float* y;
+    int64_t y_stride;
+};
+
 // sums[pixel][output of the panel] = sum over the runs' inputs of weight * x, in their order.
 struct FloatJob {
     const float* panel;          // [input][set][lane]
@@ -24,6 +37,7 @@ struct FloatJob {
     int num_pixels;              // 1 to FLOAT_PIXELS
     float* totals;               // [num_pixels][PANEL]
     bool first;                  // whether the sums are written to the totals; else they are added
+    const FloatFinish* finish;   // null while more is to be added; else what becomes of these totals
 };
 
 // Where every output reads one channel: y[pixel][channel] = sum over taps of weight * x.
@@ -49,19 +63,6 @@ struct LevelJob {
     const float* scales;           // [scale][set][lane]
     const int32_t* scale_of_input; // null: the first for all
     float* panel;
-};
-
-// y = limit(factor * total + bias); the totals may be y itself.
-struct FloatFinish {
-    const float* totals;
-    int64_t totals_stride;
-    int64_t num_pixels;
-    int64_t outputs;
-    const float* factor;           // or null
-    const float* bias;             // or null
-    float low, high;               // NaN stays NaN
-    float* y;
-    int64_t y_stride;
 };
 
 struct FloatKernels {

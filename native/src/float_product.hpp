@@ -58,14 +58,15 @@ struct Bands {
 // How sums become outputs.
 class FloatEpilogue {
   public:
-    FloatEpilogue(const Operation& operation, const NetworkFile& file, const FloatKernels& kernels, int64_t outputs);
-    // Writes `count` outputs from `first_output` on of each pixel; y is where the first pixel starts.
-    void finish(const float* totals, int64_t totals_stride, int64_t num_pixels, int64_t first_output, int64_t count,
-                float* y) const;
+    FloatEpilogue(const Operation& operation, const NetworkFile& file, int64_t outputs);
+    // What makes `count` outputs of each pixel, from `first_output` on; y is where the first pixel starts. All but the
+    // activations that `activate` does.
+    FloatFinish job(const float* totals, int64_t totals_stride, int64_t num_pixels, int64_t first_output,
+                    int64_t count, float* y) const;
+    void activate(const FloatFinish& job) const;
 
   private:
     const Activation& activation_;
-    const FloatKernels& kernels_;
     const int64_t outputs_;
     const float *factor_, *bias_;
     float low_, high_;

@@ -13,20 +13,6 @@ void add_run(const float* x, const float* weights, const FloatRun& run, int outp
     }
 }
 
-void dot_floats(const FloatJob& job) {
-    const int outputs = job.sets * LANES;
-    for (int pixel = 0; pixel < job.num_pixels; ++pixel) {
-        float sums[PANEL] = {};
-        const float* weights = job.panel;
-        for (int64_t run = 0; run < job.num_runs; ++run) {
-            add_run(job.pixels[pixel], weights, job.runs[run], outputs, sums);
-            weights += job.runs[run].length * outputs;
-        }
-        float* totals = job.totals + pixel * PANEL;
-        for (int output = 0; output < outputs; ++output) totals[output] = sums[output] + (job.first ? 0.0f : totals[output]);
-    }
-}
-
 void dot_channels(const ChannelJob& job) {
     for (int64_t pixel = 0; pixel < job.num_pixels; ++pixel) {
         const float* x = job.x + pixel * job.x_stride;
@@ -65,6 +51,21 @@ void finish_floats(const FloatFinish& job) {
             y[i] = raised > job.high ? job.high : raised;
         }
     }
+}
+
+void dot_floats(const FloatJob& job) {
+    const int outputs = job.sets * LANES;
+    for (int pixel = 0; pixel < job.num_pixels; ++pixel) {
+        float sums[PANEL] = {};
+        const float* weights = job.panel;
+        for (int64_t run = 0; run < job.num_runs; ++run) {
+            add_run(job.pixels[pixel], weights, job.runs[run], outputs, sums);
+            weights += job.runs[run].length * outputs;
+        }
+        float* totals = job.totals + pixel * PANEL;
+        for (int output = 0; output < outputs; ++output) totals[output] = sums[output] + (job.first ? 0.0f : totals[output]);
+    }
+    if (job.finish) finish_floats(*job.finish);
 }
 
 }  // namespace

@@ -49,7 +49,6 @@ struct TileProductJob {
     const int8_t* weights;      // [quad][set][lane][4]
     int sets;
     int64_t channels;
-    const int64_t* offsets;     // 0, 4, 8, ..: of quads of upper, then of lower bytes
     const int32_t* starts;      // [PANEL]
     const uint8_t* const* pixels;  // [num_pixels]: tiles, at one position
     int num_pixels;

@@ -46,7 +46,6 @@ class WinogradWork {
         const int64_t wanted = divide_up(threads, layer_.panels());
         const int64_t fewest = divide_up(grid_.count(), MOST_TILES);
         blocks_ = std::min(grid_.count(), divide_up(fewest, wanted) * wanted);
-        for (int64_t byte = 0; byte < 2 * channels_; byte += 4) offsets_.push_back(byte);
     }
 
     int64_t units() const { return layer_.panels() * blocks_ + (epilogue_.has_border() ? output_.images : 0); }
@@ -78,7 +77,7 @@ class WinogradWork {
                 const int64_t position = row * TILE_FIELD + column;
                 const uint8_t* tile = tiles + position * position_stride(grid_, channels_) + first * 2 * channels_;
                 for (int64_t i = 0; i < count; ++i) pixels[i] = tile + i * 2 * channels_;
-                kernels_.multiply({weights + column * column_size, sets, channels_, offsets_.data(),
+                kernels_.multiply({weights + column * column_size, sets, channels_,
                                    starts + column * PANEL, pixels, static_cast<int>(count),
                                    products + position * product_stride(count)});
             }
@@ -124,7 +123,6 @@ class WinogradWork {
     TileGrid grid_;
     ByteEpilogue epilogue_;
     int64_t blocks_;
-    std::vector<int64_t> offsets_;
 };
 
 }  // namespace
