@@ -14,23 +14,35 @@ inline __m512i places_of_codes() {
     return _mm512_load_si512(places);
 }
 
+// The first `count` quads of the words of a set.
+template <int BITS, int QUADS_PER_WORD = 8 / BITS>
+inline void expand_word(__m512i codes, const __m512i (&places)[QUADS_PER_WORD], int count, int64_t line, int8_t* out) {
+    const __m512i mask = _mm512_set1_epi8(BITS == 1 ? 2 : 3), one = _mm512_set1_epi8(1);
+    UNROLL for (int i = 0; i < QUADS_PER_WORD; ++i) {
+        if (i == count) return;
+        const __m512i bytes = _mm512_and_si512(_mm512_multishift_epi64_epi8(places[i], codes), mask);
+        _mm512_storeu_si512(out + i * line, _mm512_sub_epi8(bytes, one));
+    }
+}
+
 template <int BITS>
 void expand_codes(const uint32_t* words, int sets, int64_t quads, int8_t* panel) {
     constexpr int QUADS_PER_WORD = 8 / BITS;
-    const __m512i first_places = places_of_codes<BITS>();
-    const __m512i mask = _mm512_set1_epi8(BITS == 1 ? 2 : 3), one = _mm512_set1_epi8(1);
-    for (int64_t quad = 0; quad < quads; quad += QUADS_PER_WORD, words += sets * LANES) {
-        const int count = static_cast<int>(quads - quad < QUADS_PER_WORD ? quads - quad : QUADS_PER_WORD);
+    const int64_t line = sets * LANES * 4;
+    __m512i places[QUADS_PER_WORD] = {places_of_codes<BITS>()};
+    for (int i = 1; i < QUADS_PER_WORD; ++i) {
+        places[i] = _mm512_add_epi8(places[i - 1], _mm512_set1_epi8(4 * BITS));
+    }
+    for (; quads >= QUADS_PER_WORD; quads -= QUADS_PER_WORD, words += sets * LANES, panel += QUADS_PER_WORD * line) {
         for (int set = 0; set < sets; ++set) {
             _mm_prefetch(words + WORDS_AHEAD + set * LANES, _MM_HINT_T0);
-            const __m512i codes = _mm512_loadu_si512(words + set * LANES);
-            __m512i places = first_places;
-            for (int i = 0; i < count; ++i) {
-                const __m512i bytes = _mm512_and_si512(_mm512_multishift_epi64_epi8(places, codes), mask);
-                _mm512_storeu_si512(panel + ((quad + i) * sets + set) * 4 * LANES, _mm512_sub_epi8(bytes, one));
-                places = _mm512_add_epi8(places, _mm512_set1_epi8(4 * BITS));
-            }
+            expand_word<BITS>(_mm512_loadu_si512(words + set * LANES), places, QUADS_PER_WORD, line,
+                              panel + set * LANES * 4);
         }
+    }
+    for (int set = 0; quads > 0 && set < sets; ++set) {
+        expand_word<BITS>(_mm512_loadu_si512(words + set * LANES), places, static_cast<int>(quads), line,
+                          panel + set * LANES * 4);
     }
 }
 

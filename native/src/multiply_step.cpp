@@ -1,7 +1,6 @@
 // The step that multiplies a packed layer's weights with bytes, and writes what the next layers read.
 #include <algorithm>
 #include <memory>
-#include <numeric>
 
 #include "byte_epilogue.hpp"
 
@@ -171,21 +170,25 @@ class MultiplyWork {
 
     // Tap by tap, without the pixels for which the tap lies in the padding.
     void multiply_inside(int64_t group, int64_t panel, int64_t first, const uint8_t* const* starts, int count) const {
-        const Geometry& geometry = layer_.geometry();
-        int64_t rows[MOST_PIXELS], columns[MOST_PIXELS];
+        const Axis &vertical = layer_.geometry().vertical, &horizontal = layer_.geometry().horizontal;
+        int64_t rows[MOST_PIXELS], columns[MOST_PIXELS];  // that the first tap reads
         for_each_row(first, count, [&](Place at, int64_t i, int64_t in_row) {
-            std::fill_n(rows + i, in_row, at.y);
-            std::iota(columns + i, columns + i + in_row, at.x);
+            for (int64_t x = i; x < i + in_row; ++x, ++at.x) {
+                rows[x] = at.y * vertical.stride - vertical.padding;
+                columns[x] = at.x * horizontal.stride - horizontal.padding;
+            }
         });
         const uint8_t* kept[MOST_PIXELS];
         int slots[MOST_PIXELS], num_kept = 0;
         const auto keep = [&](int64_t row, int64_t column) {
+            const auto height = static_cast<uint64_t>(from_.shape.height), width = static_cast<uint64_t>(from_.shape.width);
             num_kept = 0;
             for (int i = 0; i < count; ++i) {
-                if (!is_inside(geometry.vertical, rows[i], row, from_.shape.height)) continue;
-                if (!is_inside(geometry.horizontal, columns[i], column, from_.shape.width)) continue;
+                const auto y = static_cast<uint64_t>(rows[i] + row * vertical.dilation);
+                const auto x = static_cast<uint64_t>(columns[i] + column * horizontal.dilation);
                 kept[num_kept] = starts[i];
-                slots[num_kept++] = i;
+                slots[num_kept] = i;
+                num_kept += (y < height) & (x < width);
             }
         };
         int32_t* totals = room.totals.data();
