@@ -2,6 +2,7 @@
 #pragma once
 
 #include "avx512.hpp"
+#include "registers.hpp"
 
 namespace binaryrelax {
 namespace avx512 {
@@ -10,16 +11,6 @@ namespace {
 // Enough sums to hide how long an addition takes, few enough to stay in the 32 registers.
 constexpr int MOST_SUMS[MAX_SETS] = {14, 20, 24, 24};
 constexpr int most_pixels(int sets) { return MOST_SUMS[sets - 1] / sets; }
-
-// Keeps a sum in its register, where the compiler would copy it to memory at every step for what follows the loop.
-inline void hold(__m512i& sum) { asm("" : "+v"(sum)); }
-
-// Four bytes in every lane.
-inline __m512i four_bytes(const uint8_t* place) {
-    int32_t four;
-    __builtin_memcpy(&four, place, sizeof four);
-    return _mm512_set1_epi32(four);
-}
 
 template <template <int, int> class Kernel, typename Job, int SETS, int MOST, int PIXELS = 1>
 void run_for(const Job& job, int first_pixel, int pixels) {

@@ -1,4 +1,5 @@
 // Fast mode with AVX-512 and VBMI: weights are expanded with one instruction that picks bits from anywhere.
+#include "registers.hpp"
 #include "x86.hpp"
 
 namespace binaryrelax {
@@ -14,25 +15,37 @@ inline __m512i places_of_codes() {
     return _mm512_load_si512(places);
 }
 
-// The first `count` quads of the words of a set.
-template <int BITS, int QUADS_PER_WORD = 8 / BITS>
-inline void expand_word(__m512i codes, const __m512i (&places)[QUADS_PER_WORD], int count, int64_t line, int8_t* out) {
+template <int BITS>
+inline __m512i quad_of(__m512i codes, __m512i places) {
     const __m512i mask = _mm512_set1_epi8(BITS == 1 ? 2 : 3), one = _mm512_set1_epi8(1);
-    UNROLL for (int i = 0; i < QUADS_PER_WORD; ++i) {
+    return _mm512_sub_epi8(_mm512_and_si512(_mm512_multishift_epi64_epi8(places, codes), mask), one);
+}
+
+template <int BITS>
+struct Places {
+    static constexpr int QUADS = 8 / BITS;  // of a word
+    __m512i of[QUADS];
+
+    Places() {
+        of[0] = places_of_codes<BITS>();
+        for (int i = 1; i < QUADS; ++i) of[i] = _mm512_add_epi8(of[i - 1], _mm512_set1_epi8(4 * BITS));
+    }
+};
+
+// The first `count` quads of the words of a set.
+template <int BITS>
+inline void expand_word(__m512i codes, const Places<BITS>& places, int count, int64_t line, int8_t* out) {
+    UNROLL for (int i = 0; i < Places<BITS>::QUADS; ++i) {
         if (i == count) return;
-        const __m512i bytes = _mm512_and_si512(_mm512_multishift_epi64_epi8(places[i], codes), mask);
-        _mm512_storeu_si512(out + i * line, _mm512_sub_epi8(bytes, one));
+        _mm512_storeu_si512(out + i * line, quad_of<BITS>(codes, places.of[i]));
     }
 }
 
 template <int BITS>
 void expand_codes(const uint32_t* words, int sets, int64_t quads, int8_t* panel) {
-    constexpr int QUADS_PER_WORD = 8 / BITS;
+    constexpr int QUADS_PER_WORD = Places<BITS>::QUADS;
     const int64_t line = sets * LANES * 4;
-    __m512i places[QUADS_PER_WORD] = {places_of_codes<BITS>()};
-    for (int i = 1; i < QUADS_PER_WORD; ++i) {
-        places[i] = _mm512_add_epi8(places[i - 1], _mm512_set1_epi8(4 * BITS));
-    }
+    const Places<BITS> places;
     for (; quads >= QUADS_PER_WORD; quads -= QUADS_PER_WORD, words += sets * LANES, panel += QUADS_PER_WORD * line) {
         for (int set = 0; set < sets; ++set) {
             _mm_prefetch(words + WORDS_AHEAD + set * LANES, _MM_HINT_T0);
@@ -50,6 +63,72 @@ void expand_codes(const uint32_t* words, int sets, int64_t quads, int8_t* panel)
 
 void expand(const uint32_t* words, int sets, int64_t quads, int bits, int8_t* panel) {
     bits == 1 ? expand_codes<1>(words, sets, quads, panel) : expand_codes<2>(words, sets, quads, panel);
+}
+
+namespace {
+
+template <int PIXELS, int SETS, int BITS>
+void multiply_pixels(const WordsJob& job) {
+    const Places<BITS> places;
+    const uint8_t* pixels[PIXELS];
+    __m512i sums[PIXELS][SETS];
+    UNROLL for (int pixel = 0; pixel < PIXELS; ++pixel) {
+        pixels[pixel] = job.pixels[pixel];
+        UNROLL for (int set = 0; set < SETS; ++set) sums[pixel][set] = _mm512_setzero_si512();
+    }
+    const uint32_t* words = job.words;
+    const int64_t* offsets = job.offsets;
+    for (int64_t word = 0; word < job.num_words; ++word, words += SETS * LANES, offsets += Places<BITS>::QUADS) {
+        __m512i codes[SETS];
+        UNROLL for (int set = 0; set < SETS; ++set) {
+            codes[set] = _mm512_loadu_si512(words + set * LANES);
+            _mm_prefetch(words + WORDS_AHEAD + set * LANES, _MM_HINT_T0);
+        }
+        UNROLL for (int i = 0; i < Places<BITS>::QUADS; ++i) {
+            __m512i activations[PIXELS];
+            UNROLL for (int pixel = 0; pixel < PIXELS; ++pixel) activations[pixel] = four_bytes(pixels[pixel] + offsets[i]);
+            UNROLL for (int set = 0; set < SETS; ++set) {
+                const __m512i weights = quad_of<BITS>(codes[set], places.of[i]);
+                UNROLL for (int pixel = 0; pixel < PIXELS; ++pixel) {
+                    sums[pixel][set] = _mm512_dpbusd_epi32(sums[pixel][set], activations[pixel], weights);
+                    hold(sums[pixel][set]);
+                }
+            }
+        }
+    }
+    UNROLL for (int pixel = 0; pixel < PIXELS; ++pixel) {
+        int32_t* totals = job.totals + job.slots[pixel] * PANEL;
+        UNROLL for (int set = 0; set < SETS; ++set) {
+            const __m512i before = _mm512_loadu_si512(totals + set * LANES);
+            _mm512_storeu_si512(totals + set * LANES, _mm512_add_epi32(before, sums[pixel][set]));
+        }
+    }
+}
+
+template <int PIXELS, int SETS>
+void multiply_bits(const WordsJob& job) {
+    job.bits == 1 ? multiply_pixels<PIXELS, SETS, 1>(job) : multiply_pixels<PIXELS, SETS, 2>(job);
+}
+
+template <int PIXELS>
+void multiply_sets(const WordsJob& job) {
+    switch (job.sets) {
+        case 1: return multiply_bits<PIXELS, 1>(job);
+        case 2: return multiply_bits<PIXELS, 2>(job);
+        case 3: return multiply_bits<PIXELS, 3>(job);
+        default: return multiply_bits<PIXELS, 4>(job);
+    }
+}
+
+}  // namespace
+
+void multiply_words(const WordsJob& job) {
+    switch (job.num_pixels) {
+        case 1: return multiply_sets<1>(job);
+        case 2: return multiply_sets<2>(job);
+        case 3: return multiply_sets<3>(job);
+        default: return multiply_sets<4>(job);
+    }
 }
 
 }  // namespace avx512_vbmi

@@ -191,7 +191,9 @@ std::vector<ByteLayer::TapSteps> ByteLayer::tap_steps(const Chunk& chunk) const 
         for (int64_t quad = 0; quad < piece.quads;) {
             const int64_t in_run = piece.byte / 4 + quad;
             const int64_t taken = std::min(tap_quads - in_run % tap_quads, piece.quads - quad);
-            found.push_back({run.row, run.column + in_run / tap_quads, step, taken});
+            const bool whole = quad * 4 * bits_ % 32 == 0 && taken * 4 * bits_ % 32 == 0;
+            found.push_back({run.row, run.column + in_run / tap_quads, step, taken,
+                             whole ? piece.word + quad * 4 * bits_ / 32 : -1});
             quad += taken;
             step += taken;
         }

@@ -51,6 +51,7 @@ class ByteLayer {
     struct TapSteps {  // those of a chunk that multiply what one tap reads
         int64_t row, column;
         int64_t first_step, steps;
+        int64_t word;  // of the panel, where their codes begin; -1: they are not whole words
     };
 
     // Whether weights and groups are of a kind that this layer multiplies.
@@ -88,6 +89,8 @@ class ByteLayer {
     // Weights of a chunk as bytes; `panel_bytes` of room.
     int64_t panel_bytes() const { return panel_bytes_; }
     void expand(int64_t group, int64_t panel, const Chunk& chunk, int8_t* out) const;
+    const uint32_t* words(int64_t group, int64_t panel) const { return tiles_[group].panel(panel); }
+    int bits() const { return bits_; }
     void expand_all(int64_t group, int64_t panel, int8_t* out) const;  // chunk after chunk
     int panel_sets(int64_t group, int64_t panel) const { return tiles_[group].panel_sets(panel); }
     const int8_t* depthwise_weights() const { return depthwise_weights_.data(); }  // [tap][output]

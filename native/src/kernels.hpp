@@ -89,6 +89,21 @@ struct ChunkJob {
     const int* slots = nullptr;     // [num_pixels]: which totals are a pixel's, where one quad is a step; null: all
 };
 
+// Whole words of codes times few pixels, for which weights are not worth writing down; added to the totals.
+constexpr int MOST_CODE_PIXELS = 4;
+
+struct WordsJob {
+    const uint32_t* words;          // [word][set][lane]
+    int sets;
+    int bits;
+    int64_t num_words;
+    const int64_t* offsets;         // for each quad: bytes from a pixel's start to its activations
+    const uint8_t* const* pixels;   // [num_pixels]
+    const int* slots;               // [num_pixels]: which totals are a pixel's
+    int num_pixels;                 // 1 to MOST_CODE_PIXELS
+    int32_t* totals;                // [slot][PANEL]
+};
+
 // One weight for each channel and tap: totals[pixel][channel] = sum over taps of weight * x.
 struct DepthwiseJob {
     const uint8_t* const* pixels;   // [num_pixels]; `channels` bytes are read at each tap
@@ -163,6 +178,7 @@ struct Kernels {
     void (*enter)();                 // before and after `multiply` on a thread; or null
     void (*leave)();
     void (*multiply)(const ChunkJob& job);
+    void (*multiply_words)(const WordsJob& job);  // or null
     void (*multiply_depthwise)(const DepthwiseJob& job);
     void (*write_outputs)(const OutputJob& job);
     // out = round(x * inverse + zero), between 0 and 255; NaN becomes `zero`

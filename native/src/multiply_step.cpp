@@ -197,12 +197,20 @@ class MultiplyWork {
         const int sets = layer_.panel_sets(group, panel);
         for (size_t index = 0; index < taps_.size(); ++index) {
             const ByteLayer::Chunk& chunk = layer_.chunks()[index];
-            expand(group, panel, chunk, weights);
+            bool is_expanded = false;
             for (const ByteLayer::TapSteps& tap : taps_[index]) {
                 keep(tap.row, tap.column);
                 if (num_kept == 0) continue;
+                const int64_t* offsets = offsets_.data() + tap.first_step;
+                if (kernels_.multiply_words && num_kept <= MOST_CODE_PIXELS && tap.word >= 0) {
+                    kernels_.multiply_words({layer_.words(group, panel) + tap.word * sets * LANES, sets, layer_.bits(),
+                                             tap.steps * 4 * layer_.bits() / 32, offsets, kept, slots, num_kept, totals});
+                    continue;
+                }
+                if (!is_expanded) expand(group, panel, chunk, weights);
+                is_expanded = true;
                 kernels_.multiply({weights + (tap.first_step - chunk.first_step) * sets * LANES * 4, sets, tap.steps,
-                                   offsets_.data() + tap.first_step, kept, stride_, num_kept, totals, false, slots});
+                                   offsets, kept, stride_, num_kept, totals, false, slots});
             }
         }
     }

@@ -143,7 +143,7 @@ void multiply(const ChunkJob& job) { multiply_by_pixels(job, dot_bytes); }
 const Kernels PORTABLE_KERNELS = {"portable", build_tables, look_up, largest_magnitude, to_bytes, shuffle,
                                   dot_codes, expand, dot_bytes, nullptr,
                                   add_signed_floats, add_signed_bytes, finish_exact, finish_fast,
-                                  1, nullptr, nullptr, multiply, depthwise_loops, write_outputs_loops,
+                                  1, nullptr, nullptr, multiply, nullptr, depthwise_loops, write_outputs_loops,
                                   quantize_loops, &PORTABLE_FLOATS, nullptr};
 
 }  // namespace binaryrelax

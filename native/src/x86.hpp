@@ -43,6 +43,7 @@ extern const WinogradKernels WINOGRAD;
 }
 namespace avx512_vbmi {
 void expand(const uint32_t* words, int sets, int64_t quads, int bits, int8_t* panel);
+void multiply_words(const WordsJob& job);
 }
 namespace amx {
 void dot_rows(const RowsJob& job);
