@@ -27,14 +27,17 @@ PRECISION_OF = {"fast": "int8", "exact": "float32"}  # what each mode of ours st
 def summary(evidence: Evidence) -> str:
     """One image, a row for each network: ours beside the best of the others."""
     measured = MeasuredNetworks.of(evidence)
-    kinds = [(mode, weights) for mode in MODES[::-1] for weights in WIDTHS]
-    headings = ("one image, ms", "torch float32", "best float32", "best int8")
     rows = [
-        (str(name), *_others(engines), *(_milliseconds(engines, ours(*kind)) for kind in kinds))
+        (str(name), *_others(engines), *(_both_widths(engines, mode) for mode in PRECISION_OF))
         for name, engines in measured.times(ONE_IMAGE).items()
     ]
-    ours_headings = [f"ours, {mode}, {weights}" for mode, weights in kinds]
-    return f"{table((*headings, *ours_headings), rows)}\n\n{measured.machine}"
+    headings = ("one image, ms", "torch float32", "best float32", "best int8")
+    more = [f"ours, {mode}: {' / '.join(WIDTHS)}" for mode in PRECISION_OF]
+    return f"{table((*headings, *more), rows)}\n\n{measured.machine}"
+
+
+def _both_widths(engines: Engines, mode: str) -> str:
+    return " / ".join(_milliseconds(engines, ours(mode, weights)) for weights in WIDTHS)
 
 
 def _others(engines: Engines) -> list[str]:
@@ -56,14 +59,18 @@ def _milliseconds(engines: Engines, engine: str) -> str:
 def ratios(evidence: Evidence) -> str:
     """How many times faster ours is than the best int8 and the best float32 engine."""
     measured = MeasuredNetworks.of(evidence)
-    kinds = [(mode, weights) for mode in MODES[::-1] for weights in WIDTHS]
-    rows = []
-    for batch in measured.batches:
-        for name, engines in measured.times(batch).items():
-            found = (advantage(engines, ours(*kind), PRECISION_OF[kind[0]]) for kind in kinds)
-            rows.append((str(name), str(batch), *map(ratio_text, found)))
-    headings = [f"{mode}, {weights}, over {PRECISION_OF[mode]}" for mode, weights in kinds]
-    return table(("network", "images", *headings), rows)
+    rows = [
+        (str(name), str(batch), *(_ratios(engines, *pair) for pair in PRECISION_OF.items()))
+        for batch in measured.batches
+        for name, engines in measured.times(batch).items()
+    ]
+    headings = [f"{mode} over {precision}" for mode, precision in PRECISION_OF.items()]
+    return table(("network", "images", *(f"{h}: {' / '.join(WIDTHS)}" for h in headings)), rows)
+
+
+def _ratios(engines: Engines, mode: str, precision: str) -> str:
+    found = (advantage(engines, ours(mode, weights), precision) for weights in WIDTHS)
+    return " / ".join(map(ratio_text, found))
 
 
 def ratio_text(ratio: float | None) -> str:
