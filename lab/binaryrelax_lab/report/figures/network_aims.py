@@ -23,6 +23,7 @@ POINTS = 0.1  # of accuracy between both modes
 FILE, WHEEL = 1.5e6, 3e6  # bytes: of that file, of our runtime
 SMALL_FILE = {"network": "resnet18", "dataset": "cifar10", "file": "ours, fast, 1 bit"}
 OVER_TORCH = 10  # times sooner a first answer
+ACCELERATED = "accelerated model"
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,20 @@ def _over_float32(measured: MeasuredNetworks) -> Iterator[Aim]:
         )  # fmt: skip
 
 
+def _over_torch(measured: MeasuredNetworks) -> Iterator[Aim]:
+    found = [
+        (engines["torch float32"]["seconds"] / record["seconds"], f"{title}, batch {batch}, {name}")
+        for batch in measured.batches
+        for title, engines in measured.times(batch).items()
+        for name, record in engines.items()
+        if name.startswith(ACCELERATED) and "torch float32" in engines
+    ]
+    if found:
+        least, where = min(found)
+        words = "a PyTorch model after `accelerate`: times as fast as torch float32, at least"
+        yield Aim(words, "1.00×", f"{ratio_text(least)} ({where})", least >= 1)
+
+
 def _accuracy(measured: MeasuredNetworks) -> Iterator[Aim]:
     found: dict[tuple[str, str], dict[str, float]] = {}
     for record in measured.content["accuracies"]:
@@ -121,6 +136,7 @@ def _first_answer(measured: MeasuredNetworks) -> Iterator[Aim]:
 AIMS: tuple[Callable[[MeasuredNetworks], Iterator[Aim]], ...] = (
     _over_int8,
     _over_float32,
+    _over_torch,
     _accuracy,
     _sizes,
     _first_answer,
