@@ -49,6 +49,9 @@ def test_ratios_are_to_the_best_int8_and_the_best_float32_engine(evidence):
 
 def test_the_first_sentences_say_how_often_ours_is_ahead(evidence):
     words = network_times.in_short(evidence)
+    assert network_times.ahead(evidence).startswith(
+        "`fast` ahead of the best int8 engine in 2 of 4"
+    )
     assert "0.75 to 1.50 times as fast as the best int8 engine; it is ahead in 2 of 4" in words
 
 
@@ -106,3 +109,12 @@ def test_the_short_table_of_the_readme_stands_on_both_benchmarks(evidence):
     engines = network_times.MeasuredNetworks.of(evidence).times(1)
     cells = [packed_times._beside_the_best(e, "1 bit") for e in engines.values()]
     assert cells == ["1.50× (fast), 1.50× (exact)", "0.75× (fast), 0.75× (exact)"]
+
+
+def test_an_accelerated_model_is_held_against_torch(tmp_path):
+    content = made_up_networks()
+    [record] = [r for r in content["records"] if r["engine"] == "torch float32"][:1]
+    slower = {"engine": "accelerated model, exact", "seconds": 2 * record["seconds"]}
+    content["records"].append(record | slower)
+    text = network_aims.aims(evidence_of(tmp_path, content))
+    assert "0.50× (ResNet-20, 32 px, batch 1, accelerated model, exact) | **no** |" in text
