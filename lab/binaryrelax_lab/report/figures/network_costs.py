@@ -5,21 +5,27 @@ from __future__ import annotations
 from binaryrelax_lab.recipes import NETWORK_NAMES
 from binaryrelax_lab.report.figures.evidence import Evidence, Record, grouped
 from binaryrelax_lab.report.figures.markdown import NOT_MEASURED, NOTHING, table, table_of
-from binaryrelax_lab.report.figures.measured_networks import MeasuredNetworks
+from binaryrelax_lab.report.figures.measured_networks import WIDTHS, MeasuredNetworks
 
 DATASETS = {"cifar10": "10 classes", "cifar100": "100 classes", "imagenet": "ImageNet"}
 
+FILES = {  # by its heading, one of those that are measured
+    "float32": "float32",
+    "ONNX int8": "ONNX int8",
+    **{f"packed, {w}": f"packed model, {w}" for w in WIDTHS},
+    **{f"ours, {w}": f"ours, fast, {w}" for w in WIDTHS},
+}
+
 
 def files(evidence: Evidence) -> str:
-    """Bytes of every file, and how many times smaller than the float one."""
+    """Bytes of files, and how many times smaller than the float one."""
     records = MeasuredNetworks.of(evidence).content["files"]
-    networks = {
-        f"{NETWORK_NAMES[network]}, {DATASETS[dataset]}": {r["file"]: r["bytes"] for r in mine}
-        for (network, dataset), mine in grouped(records, _network).items()
-    }
-    every = dict.fromkeys(file for sizes in networks.values() for file in sizes)
-    rows = [(file, *(_size(sizes, file) for sizes in networks.values())) for file in every]
-    return table(("file, kB", *networks), rows)
+    rows = []
+    for (network, dataset), mine in grouped(records, _network).items():
+        sizes = {record["file"]: record["bytes"] for record in mine}
+        name = f"{NETWORK_NAMES[network]}, {DATASETS[dataset]}"
+        rows.append((name, *(_size(sizes, file) for file in FILES.values())))
+    return table(("file, kB", *FILES), rows)
 
 
 def _network(record: Record) -> tuple[str, str]:
@@ -29,7 +35,8 @@ def _network(record: Record) -> tuple[str, str]:
 def _size(sizes: dict[str, int], file: str) -> str:
     if file not in sizes:
         return NOTHING
-    return f"{sizes[file] / 1e3:,.0f} ({sizes['float32'] / sizes[file]:.1f}×)"
+    share = "" if file == "float32" else f" ({sizes['float32'] / sizes[file]:.1f}×)"
+    return f"{sizes[file] / 1e3:,.0f}{share}"
 
 
 def runtimes(evidence: Evidence) -> str:

@@ -31,9 +31,9 @@ def summary(evidence: Evidence) -> str:
         (str(name), *_others(engines), *(_both_widths(engines, mode) for mode in PRECISION_OF))
         for name, engines in measured.times(ONE_IMAGE).items()
     ]
-    headings = ("one image, ms", "torch float32", "best float32", "best int8")
-    more = [f"ours, {mode}: {' / '.join(WIDTHS)}" for mode in PRECISION_OF]
-    return f"{table((*headings, *more), rows)}\n\n{measured.machine}"
+    headings = ["one image, ms", "torch float32", "best float32", "best int8"]
+    headings += [f"ours, {mode}" for mode in PRECISION_OF]
+    return f"{table(headings, rows)}\n\n{measured.machine}"
 
 
 def _both_widths(engines: Engines, mode: str) -> str:
@@ -65,7 +65,7 @@ def ratios(evidence: Evidence) -> str:
         for name, engines in measured.times(batch).items()
     ]
     headings = [f"{mode} over {precision}" for mode, precision in PRECISION_OF.items()]
-    return table(("network", "images", *(f"{h}: {' / '.join(WIDTHS)}" for h in headings)), rows)
+    return table(("network", "images", *headings), rows)
 
 
 def _ratios(engines: Engines, mode: str, precision: str) -> str:
