@@ -19,6 +19,15 @@ def test_work_is_counted_layer_by_layer():
     assert not model[0]._forward_hooks
 
 
+def test_what_prepares_a_layer_counts_as_its_own():
+    rounds = [
+        [("value 0: to bytes", 1.0), ("conv: tiles", 2.0), ("conv", 5.0)],
+        [("value 0: to bytes", 3.0), ("conv: tiles", 1.0), ("conv", 4.0)],
+    ]
+    least = profile.least_seconds(rounds, {"conv"})
+    assert least == pytest.approx({"value 0: to bytes": 1e-3, "conv": 5e-3})
+
+
 def test_every_step_has_a_time_and_every_layer_its_work():
     pytest.importorskip("binaryrelax_native")
     said = []
