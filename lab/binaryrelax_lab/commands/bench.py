@@ -15,8 +15,8 @@ from binaryrelax_lab.engine import write_json
 
 # Each is the function bench_NAME in the file of that name in `binaryrelax_lab.studies.bench`.
 BENCHES = (
-    *("step", "convolutions", "projection", "networks", "profile", "packed", "packed_gpu"),
-    "monitor",
+    *("step", "convolutions", "projection", "networks", "packed", "packed_gpu", "monitor"),
+    "profile",
 )
 
 

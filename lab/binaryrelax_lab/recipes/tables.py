@@ -31,7 +31,6 @@ NETWORK_NAMES = {
     "resnet18": "ResNet-18",
     "resnet34": "ResNet-34",
     "resnet18-imagenet": "ResNet-18",
-    "mobilenet-v2": "MobileNetV2",
     "small-conv": "Small conv net",
 }
 

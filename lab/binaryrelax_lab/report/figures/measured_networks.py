@@ -9,6 +9,7 @@ from binaryrelax_lab.recipes import NETWORK_NAMES
 from binaryrelax_lab.report.figures.evidence import Evidence, Record
 
 NETWORKS = "benchmarks/results/networks.json"
+NAMES = NETWORK_NAMES | {"mobilenet-v2": "MobileNetV2"}  # the latter has no recipe
 WIDTHS = ("1 bit", "ternary")
 MODES = ("exact", "fast")
 RIVALS = ("torch", "ONNX Runtime", "OpenVINO")
@@ -23,7 +24,7 @@ class Title:
     side: int
 
     def __str__(self) -> str:
-        return f"{NETWORK_NAMES[self.network]}, {self.side} px"
+        return f"{NAMES[self.network]}, {self.side} px"
 
 
 Engines = dict[str, Record]  # of one network and batch size, by the engine's name

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from binaryrelax_lab.recipes import NETWORK_NAMES
 from binaryrelax_lab.report.figures.evidence import Evidence
 from binaryrelax_lab.report.figures.markdown import NOTHING, table
 from binaryrelax_lab.report.figures.measured_networks import (
     MODES,
+    NAMES,
     ONE_IMAGE,
     WIDTHS,
     MeasuredNetworks,
@@ -100,7 +100,7 @@ def _over_torch(measured: MeasuredNetworks) -> Iterator[Aim]:
 def _accuracy(measured: MeasuredNetworks) -> Iterator[Aim]:
     found: dict[tuple[str, str], dict[str, float]] = {}
     for record in measured.content["accuracies"]:
-        key = f"{NETWORK_NAMES[record['network']]}, {record['dataset']}", record["weights"]
+        key = f"{NAMES[record['network']]}, {record['dataset']}", record["weights"]
         found.setdefault(key, {})[record["engine"]] = record["accuracy"]
     for (network, weights), engines in found.items():
         if {"ours, fast", "ours, exact"} <= engines.keys():

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from binaryrelax_lab.recipes import NETWORK_NAMES
 from binaryrelax_lab.report.figures.evidence import Evidence, Record, grouped
 from binaryrelax_lab.report.figures.markdown import NOT_MEASURED, NOTHING, table, table_of
-from binaryrelax_lab.report.figures.measured_networks import WIDTHS, MeasuredNetworks
+from binaryrelax_lab.report.figures.measured_networks import NAMES, WIDTHS, MeasuredNetworks
 
 DATASETS = {"cifar10": "10 classes", "cifar100": "100 classes", "imagenet": "ImageNet"}
 
@@ -23,7 +22,7 @@ def files(evidence: Evidence) -> str:
     rows = []
     for (network, dataset), mine in grouped(records, _network).items():
         sizes = {record["file"]: record["bytes"] for record in mine}
-        name = f"{NETWORK_NAMES[network]}, {DATASETS[dataset]}"
+        name = f"{NAMES[network]}, {DATASETS[dataset]}"
         rows.append((name, *(_size(sizes, file) for file in FILES.values())))
     return table(("file, kB", *FILES), rows)
 
@@ -74,7 +73,7 @@ def accuracies(evidence: Evidence) -> str:
     rows = []
     for (network, dataset, weights), mine in networks.items():
         found = {record["engine"]: f"{record['accuracy']:.2f}" for record in mine}
-        name = f"{NETWORK_NAMES[network]}, {DATASETS[dataset]}, {weights}"
+        name = f"{NAMES[network]}, {DATASETS[dataset]}, {weights}"
         rows.append((name, *(found.get(engine, NOTHING) for engine in every)))
     images = f"Percent of {records[0]['images']:,} test images."
     return f"{table(('accuracy', *every), rows)}\n\n{images}"
