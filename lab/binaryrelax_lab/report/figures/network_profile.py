@@ -88,7 +88,7 @@ def floors(evidence: Evidence) -> str:
         "best int8 engine",
         "ours, of the peak",
         "it, of the peak",
-        "most that any int8 could win",
+        "most that all products could win",
     )
     return table((*headings, *more), rows)
 
