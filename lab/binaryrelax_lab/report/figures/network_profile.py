@@ -35,7 +35,8 @@ def _table(network: Record) -> str:
 
 
 def _row(step: Record, peak: float) -> tuple[str, ...]:
-    name, time = step["name"], f"{1e6 * step['seconds']:,.1f} µs"
+    name = step["name"].replace("value 0:", "image:")
+    time = f"{1e6 * step['seconds']:,.1f} µs"
     if not step["macs"]:
         return name, "", time, "", ""
     rate = step["macs"] / step["seconds"]

@@ -90,7 +90,7 @@ def test_costs_are_told_in_bytes_and_milliseconds(evidence):
 def test_a_profile_gives_shares_of_the_peak_and_the_time_at_it(evidence):
     text = network_profile.layers(evidence)
     assert "| conv1 | 50.0 | 500.0 µs | 100 | 50 % |" in text
-    assert "| value 0: to bytes |  | 100.0 µs |  |  |" in text
+    assert "| image: to bytes |  | 100.0 µs |  |  |" in text
     assert "| all else |  | 1.0 µs |  |  |" in text
     assert network_profile.peak(evidence) == "200 · 10⁹ multiply-additions a second (avx2)"
     row = network_profile.floors(evidence).splitlines()[2]
