@@ -32,7 +32,7 @@ ORDER = (
     *("does-it-beat-hard-quantization", "paper-tables", "larger-networks", "one-bit-or-ternary"),
     *("schedule", "last-or-best", "phase-two", "final-strength", "figure-3", "momentum"),
     *("which-ternary", "float-start"),
-    *("packed-networks", "performance", "training-speed", "projection-speed"),
+    *("packed-networks", "native-runtime", "performance", "training-speed", "projection-speed"),
     *("checklist", "tables", "recipes", "theory", "reading-the-tables"),
     *("house", "walks", "maths"),
 )

@@ -5,5 +5,6 @@ from ._native import (
     PackedMatrix as PackedMatrix,
     __version__ as __version__,
     instruction_sets as instruction_sets,
+    int8_peak as int8_peak,
 )
 from .network import Network as Network, load as load

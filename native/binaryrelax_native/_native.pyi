@@ -12,6 +12,20 @@ def instruction_sets() -> list[str]:
         'portable'
     """
 
+def int8_peak(instruction_set: str | None = None) -> float:
+    """Multiply-additions of bytes per second that one core of this CPU can do, in registers alone.
+
+    Takes about 20 milliseconds. Others on the machine make it smaller.
+
+    Args:
+        instruction_set: one of ``instruction_sets()``; the best if not given.
+
+    Examples:
+        >>> from binaryrelax_native import int8_peak
+        >>> int8_peak("portable") > 1e6
+        True
+    """
+
 class PackedMatrix:
     """A matrix of 1-bit or ternary weights, re-tiled for the CPU.
 

@@ -26,6 +26,20 @@ class Network:
         threads: how many threads a call uses at most.
         instruction_set: which of ``instruction_sets()`` it runs.
         nbytes: bytes of memory that its weights take.
+
+    Examples:
+        >>> import binaryrelax_native, numpy as np, torch
+        >>> from binaryrelax import Binary, export_native, pack, select_weights
+        >>> model = torch.nn.Sequential(torch.nn.Linear(8, 3), torch.nn.ReLU())
+        >>> weights = select_weights(model, Binary())
+        >>> for weight, quantizer in weights.items():  # as training would leave it
+        ...     weight.data = quantizer.project(weight.data)
+        >>> export_native(pack(model, weights), torch.randn(1, 8), "net.brx", mode="exact")
+        >>> net = binaryrelax_native.load("net.brx")
+        >>> net(np.ones((5, 8))).shape
+        (5, 3)
+        >>> "0" in dict(net.profile(np.ones((1, 8))))  # the name of the layer
+        True
     """
 
     def __init__(self, path: Path, native: _native.Network) -> None:
@@ -102,6 +116,16 @@ def load(
     Raises:
         ValueError: the file is not one, was changed, or says something impossible.
         OSError: it cannot be read.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> import binaryrelax_native
+        >>> _ = Path("notes.brx").write_text("no network at all")
+        >>> try:
+        ...     binaryrelax_native.load("notes.brx")
+        ... except ValueError as error:
+        ...     print(str(error).partition(":")[0])
+        notes.brx
     """
     path = Path(path)
     if path.is_dir():

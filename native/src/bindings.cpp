@@ -18,6 +18,7 @@
 #include "network_bindings.hpp"
 #include "packed_filters.hpp"
 #include "packed_matrix.hpp"
+#include "peak.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -251,6 +252,23 @@ std::vector<std::string> instruction_sets() {
     return names;
 }
 
+constexpr const char* ABOUT_PEAK = R"(Multiply-additions of bytes per second that one core of this CPU can do, in registers alone.
+
+Takes about 20 milliseconds. Others on the machine make it smaller.
+
+Args:
+    instruction_set: one of ``instruction_sets()``; the best if not given.
+
+Examples:
+    >>> from binaryrelax_native import int8_peak
+    >>> int8_peak("portable") > 1e6
+    True)";
+
+double measured_int8_peak(const Name& instruction_set) {
+    nb::gil_scoped_release unlocked;
+    return int8_peak(instruction_set.value_or(""));
+}
+
 }  // namespace
 }  // namespace binaryrelax
 
@@ -259,6 +277,7 @@ NB_MODULE(_native, module) {
     module.attr("__version__") = BINARYRELAX_VERSION;
     bind_network(module);
     module.def("instruction_sets", &instruction_sets, ABOUT_SETS);
+    module.def("int8_peak", &measured_int8_peak, "instruction_set"_a = nb::none(), ABOUT_PEAK);
 
     nb::class_<PackedMatrix>(module, "PackedMatrix", ABOUT_MATRIX)
         .def(

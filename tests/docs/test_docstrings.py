@@ -111,7 +111,8 @@ def test_the_docstring_is_in_form(name):
 
 
 def test_the_runtime_is_described_to_editors_as_to_callers():
-    for name in names_of_the_runtime():
+    compiled = [n for n in names_of_the_runtime() if named(n).__module__.endswith("._native")]
+    for name in compiled:
         assert ast.get_docstring(stubs()[name.rpartition(".")[2]]) == docstring(name)
 
 

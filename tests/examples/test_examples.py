@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,9 @@ def test_packed_deployment_agrees_with_onnx(tmp_path):
     assert figure(printed, r"largest difference (\S+) of") < 1e-4
     assert printed.count("same class for 4 of 4 images") >= 1
     assert (tmp_path / "resnet20.onnx").stat().st_size > 50_000
+    if find_spec("binaryrelax_native"):
+        assert re.search(r"native, exact: .*\n  same class for 4 of 4 images", printed)
+        assert "native, fast: resnet20.brx" in printed
 
 
 @pytest.mark.peers

@@ -14,7 +14,10 @@ from binaryrelax_lab.commands.errors import prepare_folder
 from binaryrelax_lab.engine import write_json
 
 # Each is the function bench_NAME in the file of that name in `binaryrelax_lab.studies.bench`.
-BENCHES = ("step", "convolutions", "projection", "networks", "packed", "packed_gpu", "monitor")
+BENCHES = (
+    *("step", "convolutions", "projection", "networks", "packed", "packed_gpu", "monitor"),
+    "profile",
+)
 
 
 def bench(
@@ -39,6 +42,8 @@ def bench(
         binaryrelax bench projection --out projection.json
 
         binaryrelax bench networks --out networks.json
+
+        binaryrelax bench profile           (the native runtime layer by layer)
 
         binaryrelax bench packed           (two CPU threads; takes some minutes)
 

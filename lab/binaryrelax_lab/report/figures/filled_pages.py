@@ -20,6 +20,9 @@ from binaryrelax_lab.report.figures import (
     comparisons,
     demo,
     last_epochs,
+    network_aims,
+    network_costs,
+    network_profile,
     network_sizes,
     network_times,
     packed_checks,
@@ -42,11 +45,12 @@ from binaryrelax_lab.report.figures.evidence import Evidence
 Picture = Callable[[Evidence], bytes]
 StudyDrawing = Callable[[Any], Drawing]  # from the numbers of its JSON file
 
-DRAWN = (comparisons, last_epochs, phase_one_decay, phases, watched_steps)
+DRAWN = (comparisons, last_epochs, network_times, phase_one_decay, phases, watched_steps)
 WRITTEN = (
     *(demo, results_in_short, cifar_tables, *DRAWN, network_sizes, tuning, theory_tables),
     *(paper_cells, paper_gains, paper_claims),
-    *(projection_times, step_times, packed_times, network_times, packed_checks),
+    *(projection_times, step_times, packed_times, packed_checks),
+    *(network_aims, network_costs, network_profile),
 )
 SECTIONS: dict[str, Callable[[Evidence], str]] = {
     name: section for subject in WRITTEN for name, section in subject.SECTIONS.items()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import partial
 
 from binaryrelax_lab.report.figures.evidence import Evidence, Record, grouped
 from binaryrelax_lab.report.figures.markdown import NOT_MEASURED, percent, table
 
+PROGRAM_FILES, PROGRAMS = (f"results/fuzz/{name}.json" for name in ("network_files", "programs"))
 OUTCOMES = {
     "refused": "refused with one line",
     "same": "same content",
@@ -18,13 +20,53 @@ OUTCOMES = {
 def damaged_files(evidence: Evidence) -> str:
     """Outcomes of the mutants by their damage."""
     content = _without_failures(evidence, "results/fuzz/packed.json")
-    kinds = content["damage"] | content["forgery"] | {"all": content["outcomes"]}
+    what = "damaged copies of real files, each loaded and certified under a limit of memory"
+    return f"{_by_kind(content, OUTCOMES)}\n\n{content['mutants']:,} {what}."
+
+
+def damaged_programs(evidence: Evidence) -> str:
+    """The same of files for the native runtime, which are also run."""
+    if not evidence.has(PROGRAM_FILES):
+        return NOT_MEASURED
+    content = _without_failures(evidence, PROGRAM_FILES)
+    line = (
+        f"{content['files']:,} files, each read and run by code with the address and "
+        f"undefined-behaviour sanitizers and a limit of {content['memory_limit_mb']} MB; the "
+        f"longest took {content['longest_seconds']:.1f} s. {content['machine']}."
+    )
+    return f"{_by_kind(content, OUTCOMES | {'sound': 'a sound network'})}\n\n{line}"
+
+
+def _by_kind(content: Record, outcomes: Mapping[str, str]) -> str:
+    kinds = {
+        **content["damage"], **content["forgery"], **content.get("lies", {}),
+        "all": content["outcomes"],
+    }  # fmt: skip
     rows = [
-        (kind.replace("_", " "), *(f"{counts.get(outcome, 0):,}" for outcome in OUTCOMES))
+        (kind.replace("_", " "), *(f"{counts.get(outcome, 0):,}" for outcome in outcomes))
         for kind, counts in kinds.items()
     ]
-    what = "damaged copies of real files, each loaded and certified under a limit of memory"
-    return f"{table(('damage', *OUTCOMES.values()), rows)}\n\n{content['mutants']:,} {what}."
+    return table(("damage", *outcomes.values()), rows)
+
+
+def random_programs(evidence: Evidence) -> str:
+    """Random networks in the native runtime, stage by stage, and how near they come to torch."""
+    if not evidence.has(PROGRAMS):
+        return NOT_MEASURED
+    content = _without_failures(evidence, PROGRAMS)
+    rows = [(stage, f"{counts.get('agrees', 0):,}") for stage, counts in content["stages"].items()]
+    errors = ", ".join(
+        f"{mode}: at the median {found['median']:.0e}, at most {found['largest']:.0e}"
+        for mode, found in content["errors"].items()
+        if found
+    )
+    line = (
+        f"{content['networks']:,} networks, {content['agree_everywhere']:,} of which agree in all "
+        f"stages. Differences from torch, as shares of the largest output: {errors}. Instruction "
+        f"sets: {', '.join(content['instruction_sets'])}; torch {content['versions']['torch']}, "
+        f"{content['cpu']}."
+    )
+    return f"{table(('stage', 'agree'), rows)}\n\n{line}"
 
 
 def random_networks(evidence: Evidence) -> str:
@@ -127,6 +169,8 @@ def _outcome(rows: list[Record]) -> str:
 SECTIONS = {
     "packed-fuzz": damaged_files,
     "packed-random-networks": random_networks,
+    "native-fuzz": damaged_programs,
+    "native-random-programs": random_programs,
     "zoo-huggingface": partial(of_library, library="huggingface"),
     "zoo-timm": partial(of_library, library="timm"),
 }

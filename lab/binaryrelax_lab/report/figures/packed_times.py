@@ -12,7 +12,15 @@ from binaryrelax_lab.report.figures.markdown import (
     table,
     table_of,
 )
-from binaryrelax_lab.report.figures.network_times import beside_int8
+from binaryrelax_lab.report.figures.measured_networks import (
+    ONE_IMAGE,
+    WIDTHS,
+    Engines,
+    MeasuredNetworks,
+    advantage,
+    ours,
+)
+from binaryrelax_lab.report.figures.network_times import PRECISION_OF, ratio_text
 
 PACKED, PACKED_GPU = (f"benchmarks/results/{name}.json" for name in ("packed", "packed_gpu"))
 TORCH = "torch float32"
@@ -25,11 +33,12 @@ def summary(evidence: Evidence) -> str:
     files = [
         f"{sizes[f'{b}, batch normalization folded']:.1f}× smaller" for b in ("1 bit", "2 bits")
     ]
-    int8 = [f"{ratio} (fast)" for ratio in beside_int8(evidence, NETWORK_NAMES["resnet18"])]
     rows = [
         ("file of ResNet-18 (CIFAR), against float32", *files),
-        ("ResNet-18, one image, CPU, against torch float32", *_fastest(content["network"])),
-        ("ResNet-18, one image, CPU, against int8 (the better of two engines)", *int8),
+        *(
+            (f"{title}, one image, CPU", *(_beside_the_best(engines, w) for w in WIDTHS))
+            for title, engines in MeasuredNetworks.of(evidence).times(ONE_IMAGE).items()
+        ),
         ("4096 × 4096 times a vector, CPU, against torch float32", *_fastest(content["linear"])),
     ]
     if evidence.has(PACKED_GPU):
@@ -38,6 +47,15 @@ def summary(evidence: Evidence) -> str:
         words = "4096 × 4096 times a vector, H200, against torch bfloat16"
         rows.append((words, ratios[1], ratios[2]))
     return table(("", "1 bit", "ternary"), rows)
+
+
+def _beside_the_best(engines: Engines, weights: str) -> str:
+    """How many times faster our runtime is than the best int8 and the best float32 engine."""
+    found = {
+        mode: advantage(engines, ours(mode, weights), precision)
+        for mode, precision in PRECISION_OF.items()
+    }
+    return ", ".join(f"{ratio_text(ratio)} ({mode})" for mode, ratio in found.items())
 
 
 def _fastest(records: list[Record]) -> list[str]:
