@@ -187,6 +187,42 @@ def test_exported_networks_predict_the_same(files, tmp_path, to):
     np.testing.assert_allclose(run_exported(target, images.numpy()), expected, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize("mode", ["fast", "exact"])
+def test_networks_of_the_lab_are_calibrated_with_their_own_images(files, tmp_path, mode):
+    runtime = pytest.importorskip("binaryrelax_native")
+    target, options = tmp_path / "net.brx", ["--calibration", tmp_path] if mode == "fast" else []
+    done = invoke(
+        "export", files / "ternary.safetensors", "--to", "native", "--out", target, "--mode", mode,
+        *options,
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert ("ranges those of 128 images" in done.stdout) == (mode == "fast")
+    network, (model, _) = runtime.load(target), load_packed_run(files / "ternary.safetensors")
+    assert network.mode == mode
+    assert network.about == certify(files / "ternary.safetensors").about
+    images = images_as_seen(200)
+    with torch.inference_mode():
+        expected = model(images).argmax(1).numpy()
+    same = (network(images.numpy()).argmax(1) == expected).mean()
+    assert same > 0.97 if mode == "fast" else same == 1
+
+
+def test_a_run_is_exported_with_what_its_file_would_say(tiny_runs, files, tmp_path):
+    target = tmp_path / "run.brx"
+    done = invoke("export", tiny_runs / "tiny-ternary", "--to", "native", "--out", target)
+    assert done.exit_code == 0, done.output
+    assert certify(target, files / "ternary.safetensors").ok
+    assert (
+        certify(target).about["network"] == certify(files / "ternary.safetensors").about["network"]
+    )
+
+
+def test_missing_images_to_calibrate_with_name_the_option():
+    file = NETWORKS / "cifar10-resnet20-binary-tuned.safetensors"
+    done = invoke("export", file, "--to", "native", "--calibration", "nowhere")
+    assert done.exit_code == 1 and "or an .npy file, with --calibration" in done.stderr
+
+
 def images_as_seen(count):
     """Images as a network sees them."""
     data = load_fashion_mnist()

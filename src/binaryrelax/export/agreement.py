@@ -61,13 +61,16 @@ class Probes:
         """What to run; nothing where NumPy cannot hold it."""
         return [probe.inputs for probe in self.probes] if self.fit_arrays else []
 
-    def check(self, outputs: Sequence[Sequence[Tensor]], bits: int, where: str) -> None:
+    def check(self, outputs: Sequence[Sequence[Tensor]], bits: int, where: str) -> float:
         """Compares what a run time has made of ``inputs``.
 
         Args:
             outputs: of the exported network, for each of ``inputs``.
             bits: to which the exported network rounds activations.
             where: the export and the run time, for the message.
+
+        Returns:
+            The largest difference, as a share of the largest number in its output.
 
         Raises:
             ValueError: an output differs by more than rounding explains.
@@ -84,6 +87,7 @@ class Probes:
                 f"by {worst:.2g} of the largest one, and rounding explains {allowed:.2g}; nothing "
                 "was written"
             )
+        return worst
 
 
 def make_probes(
