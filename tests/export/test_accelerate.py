@@ -151,6 +151,21 @@ def with_torch_alone(model, x):
         return model.forward.plain(x), model(x)
 
 
+def of_the_wrong_size(model, x):
+    """Average pooling of 5 pixels fits no image of 4: torch's own error is raised."""
+    pool = packed(nn.Sequential(nn.Conv2d(3, 4, 1), nn.MaxPool2d(5), nn.Flatten()))
+    accelerate(pool, x)
+    with pytest.raises(RuntimeError, match="Output size is too small"):
+        pool(x[..., :4, :4])
+    return model.forward.plain(x), model(x)
+
+
+def of_negated_views(model, x):
+    x = torch.complex(x, x).conj().imag
+    assert x.is_neg()
+    return model.forward.plain(x), model(x)
+
+
 def of_one_image(model, x):
     return model.stem(x)[0], accelerate(model.stem, x)(x[0])
 
@@ -165,8 +180,8 @@ def by_keyword(model, x):
 
 @pytest.mark.parametrize(
     "case",
-    [of_float64, under_autocast, under_vmap, with_torch_alone, of_one_image, without_images,
-     by_keyword],
+    [of_float64, under_autocast, under_vmap, with_torch_alone, of_one_image, of_the_wrong_size,
+     of_negated_views, without_images, by_keyword],
 )  # fmt: skip
 def test_inputs_that_are_not_for_the_runtime_run_as_before(model, images, case):
     accelerate(model, images)
@@ -244,8 +259,9 @@ def test_a_changed_model_is_noticed(model, images, change, of):
     before = outputs(model, images)
     assert runs_in_the_runtime(model, images)
     change(model)
-    with pytest.warns(UserWarning, match=CHANGED):
+    with pytest.warns(UserWarning, match=CHANGED) as told:
         after = outputs(model, images)
+    assert [warning.filename for warning in told] == [__file__]  # of who calls the model
     assert not torch.equal(before, after)
     with torch.no_grad():
         torch.testing.assert_close(after, model.forward.plain(images))

@@ -57,7 +57,8 @@ class AcceleratedForward:
         try:
             return self.run(inputs)
         except ValueError:  # images of a size that the runtime does not take
-            return self.plain(*inputs)
+            pass
+        return self.plain(*inputs)
 
     def plain(self, *inputs: Any, **options: Any) -> Any:
         """What the model's own code gives."""
@@ -74,7 +75,7 @@ class AcceleratedForward:
             runtime = native()
             assert runtime is not None  # asked before
             network = self._network = runtime.load(self._content, threads=threads)
-        outputs = network(*(x.detach().numpy() for x in inputs))
+        outputs = network(*(x.numpy(force=True) for x in inputs))
         if self._container is None:
             return torch.from_numpy(outputs)
         return self._container(map(torch.from_numpy, outputs))

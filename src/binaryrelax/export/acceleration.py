@@ -39,7 +39,8 @@ def accelerate(
     - the model and all its parts are in evaluation mode,
     - no gradient is wanted: under ``torch.no_grad()`` or ``torch.inference_mode()``, or where no
       parameter asks for one,
-    - inputs are plain tensors of float32 on the CPU, not traced, compiled or under autocast,
+    - inputs are plain tensors of float32 on the CPU, of a size that the program takes, and not
+      traced, compiled or under autocast,
     - no part has hooks, and the model is as it was.
 
     Every other call runs the model's own code, packed layer by packed layer. Parameters, buffers

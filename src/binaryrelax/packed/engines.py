@@ -75,6 +75,9 @@ def native() -> ModuleType | None:
 def set_kernel_threads(count: int | None) -> None:
     """How many threads the C++ kernels use; None means as many as torch.
 
+    At first it is None: they follow ``torch.set_num_threads``, from the next call on. So do models
+    that ``accelerate`` has put into the native runtime.
+
     torch's own threads go on spinning for about a millisecond after each operation, on the cores
     that the kernels want. Small batches are fastest with ``torch.set_num_threads(1)`` and all
     cores for the kernels.
