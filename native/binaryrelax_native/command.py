@@ -15,7 +15,7 @@ import numpy as np
 from .network import Array, Network, load
 
 PROGRAM = "python -m binaryrelax_native"
-BATCH = 16  # rows at a time: the activations of more leave the caches
+BATCH = 128  # rows at a time, which the network shares out among its threads
 SECONDS = 1.0  # after which a measurement is not repeated
 REPETITIONS = 10
 EXAMPLES = f"""examples:

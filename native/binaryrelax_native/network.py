@@ -76,7 +76,7 @@ class Network:
         return self._native.memory([list(shape) for shape in shapes])
 
     def __repr__(self) -> str:
-        shapes = ", ".join(str(("N", *shape)) for shape in self.input_shapes)
+        shapes = ", ".join(f"(N, {', '.join(map(str, shape))})" for shape in self.input_shapes)
         return f"Network({self._name!r}, mode={self.mode!r}, inputs={shapes})"
 
     def _outputs(self, arrays: list[Array]) -> list[Array]:
@@ -121,11 +121,13 @@ def _read(file: str | os.PathLike[str] | bytes) -> tuple[str, bytes]:
     path = Path(file)
     if path.is_dir():
         raise ValueError(f"{path} is a folder; give the file in it")
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise ValueError(f"{path}: is no plain file")
     return str(path), path.read_bytes()
 
 
 def _as_floats(x: npt.ArrayLike) -> Array:
-    return np.ascontiguousarray(x, np.float32)
+    return np.require(x, np.float32, ["C", "ALIGNED"])
 
 
 def _num_cpus() -> int:
