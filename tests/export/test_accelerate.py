@@ -427,6 +427,12 @@ def in_inference_mode():
         return packed(Net())
 
 
+def with_another_forward():
+    model = packed(Net())
+    vars(model)["forward"] = model.stem
+    return model
+
+
 @pytest.mark.parametrize(
     ("make", "options", "reason"),
     [
@@ -435,6 +441,7 @@ def in_inference_mode():
         (Net, {}, "no layer of Net is packed"),
         (in_half_precision, {}, r"model.float\(\).cpu\(\) first"),
         (in_inference_mode, {}, r"was made under torch.inference_mode\(\)"),
+        (with_another_forward, {}, "forward of this Net was replaced by 'PackedConv2d'"),
         (lambda: packed(Net()), {"mode": "quick"}, "mode='quick'"),
         (lambda: packed(Net()), {"calibration": torch.ones(1, 3, 8, 8)}, "nothing to calibrate"),
         (lambda: packed(Net()), {"mode": "fast", "calibration": []}, "it holds no images"),
@@ -442,9 +449,10 @@ def in_inference_mode():
 )
 def test_what_cannot_be_accelerated_is_refused_and_stays(make, options, reason, images):
     model = make()
+    before = vars(model).get("forward")
     with pytest.raises(ValueError, match=reason):
         accelerate(model, images, **options)
-    assert "forward" not in vars(model)
+    assert vars(model).get("forward") is before
 
 
 def test_without_the_runtime_it_says_what_to_install(model, images, monkeypatch):

@@ -88,6 +88,7 @@ def accelerate(
             "accelerate needs binaryrelax-native: pip install ./native in the source folder"
         )
     network = unwrapped(model)
+    _require_own_forward(network)
     _require_float32_on_cpu(network)
     examples = examples_of(example)
     tried, calibration = (examples, None) if calibration is None else _first_rows(calibration)
@@ -101,6 +102,15 @@ def accelerate(
     set_mode(network, mode)
     network.forward = forward
     return model
+
+
+def _require_own_forward(network: nn.Module) -> None:
+    forward = vars(network).get("forward")
+    if forward is not None and not isinstance(forward, AcceleratedForward):
+        raise ValueError(
+            f"accelerate: the forward of this {type(network).__name__} was replaced by "
+            f"{getattr(forward, '__name__', type(forward).__name__)!r}; del model.forward first"
+        )
 
 
 def _require_float32_on_cpu(network: nn.Module) -> None:
