@@ -23,6 +23,7 @@ from binaryrelax_lab.data import (
     IMAGE_SHAPES,
     NORMALISATIONS,
     NUM_CLASSES,
+    EpochPlan,
     ImageSource,
 )
 from binaryrelax_lab.engine import Machine, RunFolder
@@ -118,6 +119,13 @@ def accuracy_of(model: nn.Module, data: ImageSource, machine: Machine) -> float:
 def example_images(dataset: str) -> Tensor:
     """An image of that dataset's shape, which an exporter can follow through a network."""
     return torch.zeros(1, *IMAGE_SHAPES[dataset])
+
+
+def images_as_trained(data: ImageSource, count: int) -> Tensor:
+    """So many training images, chosen at random, as the network sees them; not augmented."""
+    plan = EpochPlan(seed=0, epoch=0, batch_size=count)
+    images, _ = data.look_up(*next(data.train_batches(plan=plan)))
+    return images.contiguous()
 
 
 def is_of_the_lab(about: Mapping[str, str]) -> bool:

@@ -42,8 +42,8 @@ class Network:
         True
     """
 
-    def __init__(self, path: Path, native: _native.Network) -> None:
-        self._path, self._native = path, native
+    def __init__(self, name: str, native: _native.Network) -> None:
+        self._name, self._native = name, native
         self.mode: str = native.mode
         self.input_shapes = [tuple(shape) for shape in native.inputs]
         self.about: dict[str, str] = native.about
@@ -91,7 +91,7 @@ class Network:
 
     def __repr__(self) -> str:
         shapes = ", ".join(f"(N, {', '.join(map(str, shape))})" for shape in self.input_shapes)
-        return f"Network({str(self._path)!r}, mode={self.mode!r}, inputs={shapes})"
+        return f"Network({self._name!r}, mode={self.mode!r}, inputs={shapes})"
 
     def _outputs(self, arrays: list[Array]) -> list[Array]:
         shapes = self._native.output_shapes([list(array.shape) for array in arrays])
@@ -99,7 +99,7 @@ class Network:
 
 
 def load(
-    path: str | os.PathLike[str],
+    file: str | os.PathLike[str] | bytes,
     *,
     threads: int | None = None,
     instruction_set: str | None = None,
@@ -108,7 +108,8 @@ def load(
     """Reads a network that ``binaryrelax.export_native`` has written.
 
     Args:
-        path: of the file. It is checked, digests too, before any of it is used; no code is run.
+        file: the path of the file, or what it holds. It is checked, digests too, before any of it
+            is used; no code is run.
         threads: how many threads a call uses at most; as many as there are CPUs if not given.
         instruction_set: one of ``instruction_sets()``; the best if not given.
         most_memory: bytes that activations of a call may take.
@@ -127,18 +128,26 @@ def load(
         ...     print(str(error).partition(":")[0])
         notes.brx
     """
-    path = Path(path)
+    name, content = _read(file)
+    count = _num_cpus() if threads is None else threads
+    try:
+        data = np.frombuffer(content, np.uint8)
+        native = _native.Network(data, count, instruction_set, most_memory)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+    return Network(name, native)
+
+
+def _read(file: str | os.PathLike[str] | bytes) -> tuple[str, bytes]:
+    """A name for people, and what the file holds."""
+    if isinstance(file, bytes):
+        return f"network of {len(file):,} bytes", file
+    path = Path(file)
     if path.is_dir():
         raise ValueError(f"{path} is a folder; give the file in it")
     if path.exists() and not path.is_file():  # a pipe would be waited for
         raise ValueError(f"{path}: is no plain file")
-    data = np.frombuffer(path.read_bytes(), np.uint8)
-    count = _num_cpus() if threads is None else threads
-    try:
-        native = _native.Network(data, count, instruction_set, most_memory)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
-    return Network(path, native)
+    return str(path), path.read_bytes()
 
 
 def _as_floats(x: npt.ArrayLike) -> Array:

@@ -1,6 +1,7 @@
 """Train PyTorch networks whose weights take 1 or 2 bits: the public names."""
 
 from binaryrelax.export import (
+    accelerate as accelerate,
     export_native as export_native,
     export_onnx as export_onnx,
     export_openvino as export_openvino,

@@ -1,8 +1,10 @@
 """`certify` and `export`, as the library has them: without the lab."""
 
 import sys
+from copy import deepcopy
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -10,18 +12,21 @@ from torch import nn
 from binaryrelax import (
     Binary,
     Ternary,
+    certify,
     export_native,
     load_packed,
     pack,
     save_packed,
     select_weights,
 )
-from binaryrelax.cli import run
+from binaryrelax.cli import native_export, run
 from binaryrelax.cli.export import _beside
 from binaryrelax.cli.plugins import Plugins
+from binaryrelax.packed import engines
 
+OWN = "--to native --model mynet:build --input 2x8"
 WRONG = {  # arguments after the file -> status and the words that help
-    "--to tflite": (2, "--to tflite: there are onnx and openvino"),
+    "--to tflite": (2, "--to tflite: there are native, onnx, openvino"),
     "--to onnx": (1, "give --model module:function and --input SHAPE, such as 1x3x32x32"),
     "--to onnx --model mynet:build": (2, "--model and --input belong together"),
     "--to onnx --input 2x8": (2, "--model and --input belong together"),
@@ -31,6 +36,17 @@ WRONG = {  # arguments after the file -> status and the words that help
     "--to onnx --model nowhere:build --input 2x8": (1, "cannot build a network (ModuleNotFound"),
     "--to onnx --model mynet:fails --input 2x8": (1, "cannot build a network (ZeroDivisionError"),
     "--to onnx --model mynet:number --input 2x8": (1, "gave a int, not a torch.nn.Module"),
+    "--to onnx --mode fast": (2, "--mode and --calibration are for --to native, not --to onnx"),
+    "--to onnx --calibration x.npy": (2, "--calibration are for --to native, not --to onnx"),
+    "--to native": (1, "give --model module:function and --input SHAPE"),
+    f"{OWN} --mode quick": (2, "--mode quick: there are fast and exact"),
+    f"{OWN} --mode exact --calibration x.npy": (2, "--calibration is for --mode fast"),
+    f"{OWN} --calibration nowhere.npy": (1, "No such file or directory: 'nowhere.npy'"),
+    f"{OWN} --calibration .": (1, "nobody knows the data set of this network; give an .npy file"),
+    f"{OWN} --calibration bytes.npy": (1, "holds uint8 of the shape (4, 8); images must be as"),
+    f"{OWN} --calibration wide.npy": (1, "a batch is of the shapes [(4, 9)], not (N, 8)"),
+    f"{OWN} --calibration text.npy": (1, "--calibration text.npy is no intact .npy file"),
+    f"{OWN} --out absent/net.brx": (1, "absent"),
 }
 
 
@@ -54,7 +70,12 @@ def file(tmp_path, monkeypatch):
     with torch.no_grad():
         for weight, quantizer in weights.items():
             weight.copy_(quantizer.project(weight))
-    save_packed(pack(model, weights), tmp_path / "net.safetensors")
+    save_packed(pack(model, weights), tmp_path / "net.safetensors", about={"task": "a test"})
+    images = np.random.default_rng(0).normal(size=(4, 9)).astype(np.float32)
+    np.save("images.npy", images[:, :8])
+    np.save("wide.npy", images)
+    np.save("bytes.npy", images[:, :8].astype(np.uint8))
+    Path("text.npy").write_text("no array")
     return tmp_path / "net.safetensors"
 
 
@@ -75,6 +96,51 @@ def test_export_builds_the_network_of_the_user(file, invoke):
     status, said, errors = invoke("export", file, *options)
     assert (status, errors) == (0, "")
     assert file.with_suffix(".onnx").is_file() and "net.onnx" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ((), "mode    fast: activations in 8 bits, their ranges measured anew in every image"),
+        (("--calibration", "images.npy"), "their ranges those of 4 images"),
+        (("--mode", "exact"), "mode    exact: activations stay float32"),
+    ],
+    ids=str,
+)
+def test_export_for_the_native_runtime_says_what_it_has_found(options, told, file, invoke):
+    status, said, errors = invoke("export", file, *OWN.split(), *options)
+    assert (status, errors) == (0, ""), errors
+    target = file.with_suffix(".brx")
+    first, mode, agrees, following = said.splitlines()
+    assert first == f"{target}  {target.stat().st_size:,} bytes" and told in mode
+    assert following == f"next    python -m binaryrelax_native {target} images.npy"
+    certificate = certify(target, file)
+    assert certificate.ok and certificate.about == {"task": "a test"}
+    if engines.native() is None:
+        assert "binaryrelax-native is not installed; pip install ./native" in agrees
+    else:
+        assert float(agrees.split()[7]) < (1e-5 if "exact" in told else 0.05), agrees
+
+
+def test_a_file_that_the_runtime_computes_otherwise_is_not_written(file, invoke, monkeypatch):
+    """As of kernels that are wrong on some CPU: the file is that of another network."""
+    pytest.importorskip("binaryrelax_native")
+    right = native_export.native_file
+    monkeypatch.setattr(
+        native_export, "native_file", lambda model, *rest: right(another(model), *rest)
+    )
+    file.with_suffix(".brx").write_text("kept")
+    status, said, errors = invoke("export", file, *OWN.split(), "--mode", "exact")
+    assert (status, said, errors.count("\n")) == (1, "", 1)
+    assert "the native runtime in mode 'exact' gives other outputs than the packed model" in errors
+    assert file.with_suffix(".brx").read_text() == "kept"
+
+
+def another(model):
+    other = deepcopy(model)
+    with torch.no_grad():
+        other[2].weight.neg_()
+    return other
 
 
 def test_exports_of_folders_bear_their_whole_names(tmp_path, monkeypatch):

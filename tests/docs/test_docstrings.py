@@ -25,6 +25,7 @@ LAB = {  # names of the lab that others may call; the reference shows them
     "results": ("EpochRecord", "RunResult", "Summary", "collect_runs", "read_run"),
 }
 NEEDS = {  # what an example needs beyond the library
+    "binaryrelax.accelerate": ("binaryrelax_native",),
     "binaryrelax.export_onnx": ("onnx", "onnxscript", "onnxruntime"),
     "binaryrelax.export_openvino": ("onnx", "onnxscript", "openvino"),
 }

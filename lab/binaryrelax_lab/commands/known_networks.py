@@ -6,14 +6,17 @@ from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from torch import Tensor
+
 from binaryrelax.cli.plugins import KnownNetwork
 from binaryrelax.packed.file import PackedFile
-from binaryrelax_lab.commands.errors import OF_READERS, ways_out
+from binaryrelax_lab.commands.errors import FOR_CALIBRATION, OF_READERS, ways_out
 from binaryrelax_lab.data import load_dataset
 from binaryrelax_lab.engine import Machine
 from binaryrelax_lab.packing import (
     accuracy_of,
     example_images,
+    images_as_trained,
     is_of_the_lab,
     load_packed_run,
     pack_run,
@@ -27,15 +30,27 @@ def known_network(path: Path) -> KnownNetwork | None:
             file = Path(folder) / "packed.safetensors"
             with ways_out(OF_READERS):
                 pack_run(path, file, fold_batchnorm=False)
-            model, dataset = load_packed_run(file)
-    elif not is_of_the_lab(PackedFile(path).manifest.about):
-        return None
-    else:
-        model, dataset = load_packed_run(path)
+            return _known(file)
+    return _known(path) if is_of_the_lab(PackedFile(path).manifest.about) else None
+
+
+def _known(file: Path) -> KnownNetwork:
+    """The network in a packed file of the lab's."""
+    model, dataset = load_packed_run(file)
 
     def load_images(data: Path | None, download: bool) -> Callable[[], tuple[float, int]]:
         with ways_out():
             images = load_dataset(dataset, data=data, download=download)
         return lambda: (accuracy_of(model, images, Machine()), images.num_test)
 
-    return KnownNetwork(model, example_images(dataset), load_images)
+    def load_training_images(data: Path, count: int) -> Tensor:
+        with ways_out(FOR_CALIBRATION):
+            return images_as_trained(load_dataset(dataset, data=data), count)
+
+    return KnownNetwork(
+        model,
+        example_images(dataset),
+        load_images,
+        load_training_images,
+        PackedFile(file).manifest.about,
+    )

@@ -47,7 +47,7 @@ MISUSED = {  # arguments that cannot work -> the words that help
     "campaign nothing": "no table is called 'nothing'; there are: cifar10,",
     "campaign cifar10 --only x*": "--only x* matches no recipe",
     "campaign demo --precision fp16": "--precision fp16: choose bf16 or fp32",
-    "export net.safetensors --to tflite": "--to tflite: there are onnx and openvino",
+    "export net.safetensors --to tflite": "--to tflite: there are native, onnx, openvino",
     "report results --out r.txt": "--out r.txt: its name must end with .html or .md",
     "theory --only nothing": "--only nothing: there is no such part",
     "train demo-binary@x": "no recipe is called 'demo-binary@x'; did you mean demo-binary",
@@ -55,6 +55,9 @@ MISUSED = {  # arguments that cannot work -> the words that help
     "train demo-float --set lr=1 --set lr=2": "lr is set twice",
     "bench nothing": "there are step, convolutions, projection, networks, packed, packed_gpu",
     "bench packed --sweep": "only packed_gpu has other plans",
+    "bench packed --quick": "--data and --quick are for networks",
+    "bench step --data x": "--data and --quick are for networks",
+    "bench networks --data nowhere": "--data nowhere is not there; give the folder or archive",
 }
 REFUSED = {  # what is not there -> the words that help
     "train demo-binary --init nothing": "give a safetensors file with --init",

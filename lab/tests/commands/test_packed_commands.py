@@ -1,5 +1,7 @@
 """`binaryrelax pack`, `certify` and `export`, on a network that was really trained."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,7 @@ from typer.testing import CliRunner
 
 from binaryrelax import PackedConv2d, certify
 from binaryrelax_lab.data import IMAGE_SHAPES, NORMALISATIONS, NUM_CLASSES, load_fashion_mnist
+from binaryrelax_lab.data.fashion_mnist import CLASS_NAMES
 from binaryrelax_lab.engine import FINAL_NAME, RESULT_NAME, Machine, read_json
 from binaryrelax_lab.packing import accuracy_of, load_packed_run, pack_run
 from binaryrelax_lab.studies.bench.rivals import openvino_core
@@ -185,6 +188,79 @@ def test_exported_networks_predict_the_same(files, tmp_path, to):
     with torch.inference_mode():
         expected = model(images).numpy()
     np.testing.assert_allclose(run_exported(target, images.numpy()), expected, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("mode", ["fast", "exact"])
+def test_networks_of_the_lab_are_calibrated_with_their_own_images(files, tmp_path, mode):
+    runtime = pytest.importorskip("binaryrelax_native")
+    target, options = tmp_path / "net.brx", ["--calibration", tmp_path] if mode == "fast" else []
+    done = invoke(
+        "export", files / "ternary.safetensors", "--to", "native", "--out", target, "--mode", mode,
+        *options,
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert ("ranges those of 128 images" in done.stdout) == (mode == "fast")
+    network, (model, _) = runtime.load(target), load_packed_run(files / "ternary.safetensors")
+    assert network.mode == mode
+    assert network.about == certify(files / "ternary.safetensors").about
+    images = images_as_seen(200)
+    with torch.inference_mode():
+        expected = model(images).argmax(1).numpy()
+    same = (network(images.numpy()).argmax(1) == expected).mean()
+    assert same > 0.97 if mode == "fast" else same == 1
+
+
+def test_the_runtime_alone_finds_the_classes_of_raw_images(files, tmp_path):
+    """The file says how its network was shown images: bytes (N, H, W, C) are normalised so."""
+    pytest.importorskip("binaryrelax_native")
+    target, pixels = tmp_path / "net.brx", load_fashion_mnist().test_images[:50]
+    done = invoke(
+        "export",
+        files / "ternary.safetensors",
+        "--to",
+        "native",
+        "--mode",
+        "exact",
+        "--out",
+        target,
+    )
+    assert done.exit_code == 0, done.output
+    (tmp_path / "names.txt").write_text("\n".join(CLASS_NAMES))
+    model, _ = load_packed_run(files / "ternary.safetensors")
+    with torch.inference_mode():
+        scores, best = model(images_as_seen(50)).max(1)
+    for given, count in ((pixels, 50), (pixels.squeeze(3), 50), (pixels[0], 1)):
+        np.save(tmp_path / "images.npy", given.numpy())
+        done = run_alone(target, tmp_path / "images.npy", "--labels", tmp_path / "names.txt")
+        lines = [line for line in done.stdout.splitlines() if line.startswith("image ")]
+        assert len(lines) == count
+        for number, line in enumerate(lines):
+            assert line == f"image {number}: {CLASS_NAMES[best[number]]} {scores[number]:.4f}"
+    np.save(tmp_path / "images.npy", np.zeros((2, 28, 28, 3), np.uint8))
+    refused = run_alone(target, tmp_path / "images.npy")
+    assert refused.returncode == 2
+    assert "holds bytes of the shape (2, 28, 28, 3); they must be (N, H, W, 1)" in refused.stderr
+
+
+def run_alone(*arguments):
+    command = [sys.executable, "-m", "binaryrelax_native", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_a_run_is_exported_with_what_its_file_would_say(tiny_runs, files, tmp_path):
+    target = tmp_path / "run.brx"
+    done = invoke("export", tiny_runs / "tiny-ternary", "--to", "native", "--out", target)
+    assert done.exit_code == 0, done.output
+    assert certify(target, files / "ternary.safetensors").ok
+    assert (
+        certify(target).about["network"] == certify(files / "ternary.safetensors").about["network"]
+    )
+
+
+def test_missing_images_to_calibrate_with_name_the_option():
+    file = NETWORKS / "cifar10-resnet20-binary-tuned.safetensors"
+    done = invoke("export", file, "--to", "native", "--calibration", "nowhere")
+    assert done.exit_code == 1 and "or an .npy file, with --calibration" in done.stderr
 
 
 def images_as_seen(count):

@@ -11,14 +11,16 @@ from typing import Annotated
 import torch
 import typer
 from rich.console import Console
-from torch import Tensor, nn
+from torch import nn
 
 from binaryrelax import load_packed
 from binaryrelax.cli.console import say
 from binaryrelax.cli.errors import UsageError, one_line_errors
+from binaryrelax.cli.native_export import Exported, export_tried
 from binaryrelax.cli.options import DebugOption
 from binaryrelax.cli.plugins import Plugins
 from binaryrelax.export.targets import TARGETS
+from binaryrelax.packed.file import PackedFile
 
 
 def export(
@@ -26,9 +28,10 @@ def export(
     file: Annotated[
         Path, typer.Argument(help="A packed network; with the lab also the folder of a run.")
     ],
-    to: Annotated[str, typer.Option("--to", help="onnx or openvino.")],
+    to: Annotated[str, typer.Option("--to", help="native, onnx or openvino.")],
     out: Annotated[
-        Path | None, typer.Option(help="The file to write; FILE.onnx or FILE.xml if not given.")
+        Path | None,
+        typer.Option(help="The file to write; FILE.brx, FILE.onnx or FILE.xml if not given."),
     ] = None,
     model: Annotated[
         str | None,
@@ -40,15 +43,38 @@ def export(
     shape: Annotated[
         str | None, typer.Option("--input", help="The shape of its input, such as 1x3x32x32.")
     ] = None,
+    mode: Annotated[
+        str | None,
+        typer.Option(
+            help="With --to native: fast (activations in 8 bits; if not given) or exact (float32)."
+        ),
+    ] = None,
+    calibration: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --to native: what gives mode fast the ranges of activations. An .npy file "
+            "with images as the network takes them (float32), or, for networks of the lab, the "
+            "folder or archive with the images it was trained on."
+        ),
+    ] = None,
     debug: DebugOption = False,
 ) -> None:
-    """Write a packed network as ONNX or OpenVINO, its weights still packed.
+    """Write a packed network for another run time, its weights still packed.
+
+    native is the runtime of this project, binaryrelax-native: one file, run without torch. It is
+    tried where the runtime is installed. onnx and openvino need the extra of that name: pip install
+    '.[onnx]' or '.[openvino]' in the source folder.
 
     A packed file holds no architecture: --model says what builds it. Files and runs of the lab are
-    known. Needs the extra of the target: pip install '.[onnx]' or '.[openvino]' in the source
-    folder.
+    known.
 
     Examples:
+
+        binaryrelax export binary.safetensors --to native
+
+        binaryrelax export binary.safetensors --to native --calibration DIR
+
+        binaryrelax export ternary.safetensors --to native --mode exact --out exact.brx
 
         binaryrelax export binary.safetensors --to onnx
 
@@ -59,16 +85,24 @@ def export(
     console = Console()
     with one_line_errors(context, debug):
         if to not in TARGETS:
-            raise UsageError(f"--to {to}: there are {' and '.join(TARGETS)}")
+            raise UsageError(f"--to {to}: there are {', '.join(TARGETS)}")
+        if to != "native" and (mode is not None or calibration is not None):
+            raise UsageError(f"--mode and --calibration are for --to native, not --to {to}")
         target = TARGETS[to]
         path = out or _beside(file, target.suffixes[0])
         if path == file:
             raise UsageError(f"--out {path} would replace the packed file; give another name")
-        network, example = _network(file, model, shape, context.obj.plugins)
-        target.export(network, example, path)
+        known = _network(file, model, shape, context.obj.plugins)
+        if to == "native":
+            lines = export_tried(known, path, mode or "fast", calibration)
+        else:
+            target.export(known.model, known.example, path)
+            lines = []
         written = target.written(path)
         size = sum(path.stat().st_size for path in written)
         say(console, f"{' and '.join(str(path) for path in written)}  {size:,} bytes")
+        for line in lines:
+            say(console, line)
 
 
 def _beside(file: Path, suffix: str) -> Path:
@@ -79,22 +113,21 @@ def _beside(file: Path, suffix: str) -> Path:
     return folder.with_name(folder.name + suffix)
 
 
-def _network(
-    file: Path, model: str | None, shape: str | None, plugins: Plugins
-) -> tuple[nn.Module, Tensor]:
+def _network(file: Path, model: str | None, shape: str | None, plugins: Plugins) -> Exported:
     """The network and an example of its input, by the arguments or by somebody who knows it."""
     if (model is None) != (shape is None):
         raise UsageError("--model and --input belong together; give both, or none")
     if model is not None and shape is not None:
         example = torch.zeros(_parsed_shape(shape))
-        return load_packed(file, _built(model)).eval(), example
+        network = load_packed(file, _built(model)).eval()
+        return Exported(network, example, PackedFile(file).manifest.about)
     known = plugins.find_network(file)
     if known is None:
         raise ValueError(
             f"{file} does not say how to build its network; "
             "give --model module:function and --input SHAPE, such as 1x3x32x32"
         )
-    return known.model, known.example
+    return Exported(known.model, known.example, known.about, known.training_images)
 
 
 def _parsed_shape(text: str) -> tuple[int, ...]:

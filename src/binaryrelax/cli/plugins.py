@@ -7,8 +7,8 @@ anything else, and gives a `KnownNetwork`, or None if it knows nothing of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
@@ -31,11 +31,15 @@ class KnownNetwork:
         example: an input that exporters can follow through it.
         accuracy: loads test images from a folder, or downloads them; what it gives tries the
             network on them, and says the percentage and how many they are.
+        training_images: loads so many training images from a folder, as the network takes them.
+        about: what its file says of it, for files made of this one.
     """
 
     model: nn.Module
     example: Tensor
     accuracy: Callable[[Path | None, bool], Callable[[], tuple[float, int]]]
+    training_images: Callable[[Path, int], Tensor] | None = None
+    about: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -61,13 +61,23 @@ class Probes:
         """What to run; nothing where NumPy cannot hold it."""
         return [probe.inputs for probe in self.probes] if self.fit_arrays else []
 
-    def check(self, outputs: Sequence[Sequence[Tensor]], bits: int, where: str) -> None:
+    def check(
+        self,
+        outputs: Sequence[Sequence[Tensor]],
+        bits: int,
+        where: str,
+        consequence: str = "nothing was written",
+    ) -> float:
         """Compares what a run time has made of ``inputs``.
 
         Args:
             outputs: of the exported network, for each of ``inputs``.
             bits: to which the exported network rounds activations.
             where: the export and the run time, for the message.
+            consequence: what it ends with.
+
+        Returns:
+            The largest difference, as a share of the largest number in its output.
 
         Raises:
             ValueError: an output differs by more than rounding explains.
@@ -81,9 +91,10 @@ class Probes:
         if worst > allowed:
             raise ValueError(
                 f"{where} gives other outputs than the packed model: with {rows} rows they differ "
-                f"by {worst:.2g} of the largest one, and rounding explains {allowed:.2g}; nothing "
-                "was written"
+                f"by {worst:.2g} of the largest one, and rounding explains {allowed:.2g}; "
+                f"{consequence}"
             )
+        return worst
 
 
 def make_probes(

@@ -27,7 +27,7 @@ from binaryrelax.packed.saving import described_layer
 from binaryrelax.quantizers.quantizable_layers import unwrapped
 
 _TRACED_ROWS = 2
-_ROWS = (1, 3)  # of the batches that the program is tried on
+ROWS = (1, 3)  # of the batches that the program is tried on
 _LIKE = 1e-4  # how far outputs may be apart for images of other sizes, beside what rounding does
 _LARGE = 2**19  # numbers in an image that is not also tried at twice its size
 
@@ -83,6 +83,17 @@ def export_native(
         >>> certify("net.brx", against=packed).ok
         True
     """
+    write_atomically(Path(path), native_file(model, example, mode, calibration, about))
+
+
+def native_file(
+    model: nn.Module,
+    example: Tensor | tuple[Tensor, ...],
+    mode: str,
+    calibration: Tensor | Iterable[Batch] | None = None,
+    about: Mapping[str, str] | None = None,
+) -> bytes:
+    """What ``export_native`` writes, with the same arguments and errors."""
     if mode not in ("fast", "exact"):
         raise ValueError(f"export_native(mode={mode!r}): there are 'fast' and 'exact'")
     if mode == "exact" and calibration is not None:
@@ -95,7 +106,7 @@ def export_native(
         raise ValueError(f"export_native(about={about!r}): keys and values must be text")
     program = checked_program(model, example)
     ranges = None if calibration is None else measured_ranges(program, calibration)
-    write_atomically(Path(path), _content(program, mode, ranges, about))
+    return _content(program, mode, ranges, about)
 
 
 def checked_program(model: nn.Module, example: Tensor | tuple[Tensor, ...]) -> Program:
@@ -105,7 +116,7 @@ def checked_program(model: nn.Module, example: Tensor | tuple[Tensor, ...]) -> P
         ValueError: there is none, or it gives other outputs.
     """
     examples = tuple(_in_float32(x) for x in examples_of(example))
-    network = _for_reference(model)
+    network = reference_of(model)
     program = fused(lowered(network, [x[:_TRACED_ROWS] for x in examples]))
     used = [p for op in program.operations for p in op.parameters.values()]
     if not any(isinstance(p, LayerWeight) for p in used):
@@ -125,7 +136,7 @@ def _in_float32(example: Tensor) -> Tensor:
     return example.float()
 
 
-def _for_reference(model: nn.Module) -> nn.Module:
+def reference_of(model: nn.Module) -> nn.Module:
     """A copy that computes what the runtime does, in float32."""
     network = unwrapped(model)
     if isinstance(network, PackedLayer):
@@ -152,7 +163,7 @@ def _refuse_not_finite(operation: Operation) -> None:
 
 def _compare(network: nn.Module, program: Program, examples: tuple[Tensor, ...]) -> None:
     interpreter = Interpreter(program)
-    probes = probes_of(network, examples, [torch.float32], counts=_ROWS)
+    probes = probes_of(network, examples, [torch.float32], counts=ROWS)
     found = [interpreter(inputs) for inputs in probes.inputs]
     probes.check(found, FLOAT_BITS, "export_native: the program")
     allowed = _LIKE + 4 * probes.deviations[FLOAT_BITS]

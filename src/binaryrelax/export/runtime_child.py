@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,22 @@ def load_in_openvino(file: str, options: dict[str, str]) -> Run:
     return lambda inputs: list(network(inputs).to_tuple())
 
 
-LOADERS = {"onnxruntime": load_in_onnxruntime, "openvino": load_in_openvino}
+def load_in_native(file: str, options: dict[str, str]) -> Run:
+    """Our own runtime."""
+    network = import_module("binaryrelax_native").load(file)
+
+    def run(inputs: list[Any]) -> list[Any]:
+        outputs = network(*inputs)
+        return list(outputs) if isinstance(outputs, tuple) else [outputs]
+
+    return run
+
+
+LOADERS = {
+    "onnxruntime": load_in_onnxruntime,
+    "openvino": load_in_openvino,
+    "binaryrelax_native": load_in_native,
+}
 
 
 def main(runtime: str, file: str, folder: str, settings: str) -> None:

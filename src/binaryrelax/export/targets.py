@@ -8,6 +8,7 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
+from binaryrelax.export.native import export_native
 from binaryrelax.export.onnx import export_onnx
 from binaryrelax.export.openvino import export_openvino
 
@@ -30,6 +31,7 @@ class Target:
 
 
 TARGETS = {
+    "native": Target(export_native, (".brx",)),
     "onnx": Target(export_onnx, (".onnx",)),
     "openvino": Target(export_openvino, (".xml", ".bin")),
 }

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.utils._pytree import tree_leaves
 
+from binaryrelax.export.accelerated_forward import AcceleratedForward
 from binaryrelax.export.agreement import Probes, make_probes
 from binaryrelax.export.weight_uses import Use, use_of
 from binaryrelax.packed.layers import PackedConv2dSame
@@ -107,10 +108,17 @@ def trace(model: nn.Module, example_input: Tensor | tuple[Tensor, ...]) -> Trace
 
 
 def copied(model: nn.Module) -> nn.Module:
-    """A copy of the model, also of one that keeps results of its last run, as pruning does."""
+    """A copy of the model, also of one that keeps results of its last run, as pruning does.
+
+    Of a model that the native runtime runs, the copy runs its own code again.
+    """
     kept = [value for module in model.modules() for value in vars(module).values()]
     computed = [value for value in kept if isinstance(value, Tensor) and not value.is_leaf]
-    return deepcopy(model, {id(value): value.detach().clone() for value in computed})
+    copy = deepcopy(model, {id(value): value.detach().clone() for value in computed})
+    for module in copy.modules():
+        if isinstance(vars(module).get("forward"), AcceleratedForward):
+            del module.forward
+    return copy
 
 
 def probes_of(

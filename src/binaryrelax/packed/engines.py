@@ -75,6 +75,9 @@ def native() -> ModuleType | None:
 def set_kernel_threads(count: int | None) -> None:
     """How many threads the C++ kernels use; None means as many as torch.
 
+    At first it is None: they follow ``torch.set_num_threads``, from the next call on. So do models
+    that ``accelerate`` has put into the native runtime.
+
     torch's own threads go on spinning for about a millisecond after each operation, on the cores
     that the kernels want. Small batches are fastest with ``torch.set_num_threads(1)`` and all
     cores for the kernels.
@@ -98,7 +101,8 @@ def set_kernel_threads(count: int | None) -> None:
     _kernel_threads = count
 
 
-def _num_threads() -> int:
+def num_threads() -> int:
+    """How many threads the C++ kernels use now."""
     return _kernel_threads or torch.get_num_threads()
 
 
@@ -160,7 +164,7 @@ class NativeEngine(Engine):
             rows = x if x.dim() == 2 else x.reshape(-1, form.row_length)
             y = rows.new_empty(len(rows), form.num_rows)
             inputs, outputs = _array(rows.contiguous()), y.numpy()
-            matrix.multiply(inputs, outputs, _array(bias), mode.rounds_activations, _num_threads())
+            matrix.multiply(inputs, outputs, _array(bias), mode.rounds_activations, num_threads())
             return y if x.dim() == 2 else y.reshape(*x.shape[:-1], form.num_rows)
 
         return product
@@ -180,7 +184,7 @@ class NativeEngine(Engine):
             height, width = filters.output_size(images.shape[1], images.shape[2])
             y = images.new_empty(len(images), height, width, form.num_rows)
             inputs, outputs = _array(images), y.numpy()
-            filters.convolve(inputs, outputs, _array(bias), mode.rounds_activations, _num_threads())
+            filters.convolve(inputs, outputs, _array(bias), mode.rounds_activations, num_threads())
             y = y.permute(0, 3, 1, 2)
             if _is_channels_last(x):
                 return y
@@ -216,7 +220,7 @@ def has_kernels(form: WeightFormat) -> bool:
 
 def engine_for(x: Tensor, bias: Tensor | None) -> Engine | None:
     """Which engine multiplies a weight that has kernels with x; None where torch has to."""
-    if not _allowed or _torch_must_see(x, bias):
+    if torch_must_see(x, bias):
         return None
     for engine in ENGINES:
         if engine.takes(x):
@@ -224,11 +228,12 @@ def engine_for(x: Tensor, bias: Tensor | None) -> Engine | None:
     return None
 
 
-def _torch_must_see(x: Tensor, bias: Tensor | None) -> bool:
+def torch_must_see(x: Tensor, bias: Tensor | None = None) -> bool:
     """Whether derivatives, autocast, torch.func or tracers need the product as torch operations."""
     has_gradient = x.requires_grad or (bias is not None and bias.requires_grad)
     return (
-        (has_gradient and torch.is_grad_enabled())
+        not _allowed
+        or (has_gradient and torch.is_grad_enabled())
         or torch._C._are_functorch_transforms_active()  # vmap, jacfwd: x is not what it seems
         or type(x) not in (Tensor, torch.nn.Parameter)  # a subclass has operations of its own
         or x.layout is not torch.strided  # sparse ones and those of mkldnn have others, too

@@ -107,7 +107,11 @@ def bench_networks(
         what = f"'.[{EXTRAS[engine]}]'" if engine in EXTRAS else "./native"
         say(f"{engine} is left out: pip install {what} in the source folder")
     try:
-        for subject in effort.subjects:
+        for place, subject in enumerate(effort.subjects, start=1):
+            say(
+                f"{subject.network}, {subject.side} pixels a side "
+                f"({place} of {len(effort.subjects)})"
+            )
             for part, records in measure_network(say, subject, folder, data, effort).items():
                 report[part] += records
         distributions = {engine: DISTRIBUTIONS[engine] for engine in effort.runtimes}
@@ -122,7 +126,6 @@ def measure_network(
     say: Say, subject: Subject, trained: Path, data: Path | None, effort: Effort
 ) -> Mapping[str, list[dict[str, Any]]]:
     """Everything about one network: records by the part of the report."""
-    say(f"{subject.network}, {subject.side} pixels a side")
     images = None if data is None else _own_images(say, subject, data)
     parts: dict[str, list[dict[str, Any]]] = {part: [] for part in PARTS}
     with TemporaryDirectory() as folder:
@@ -149,6 +152,7 @@ def measure_times(
     every = [  # before inference_mode: tracing needs autograd's views
         *network.our_sides(),
         *network.packed_sides(),
+        *network.accelerated_sides(),
         *network.torch_sides(),
         *network.rival_sides(batch),
     ]

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from binaryrelax import set_mode
+from binaryrelax import accelerate, set_mode
 from binaryrelax_lab.studies.bench.integer_rivals import (
     engine_rivals,
     in_channels_last,
@@ -89,6 +89,17 @@ class PreparedNetwork:
                 model = deepcopy(pair.packed)
                 set_mode(model, mode)
                 yield Side(f"packed model, {mode}", weights, model)
+
+    def accelerated_sides(self) -> Iterator[Side]:
+        """The same, run by our runtime behind its calls; none where that is missing."""
+        if native_runtime() is None:
+            return
+        images = self.images.calibration
+        for weights, pair in self.pairs.items():
+            for mode in MODES:
+                ranges = images if mode == "fast" else None
+                model = accelerate(deepcopy(pair.packed), images[:1], mode=mode, calibration=ranges)
+                yield Side(f"accelerated model, {mode}", weights, model)
 
     def torch_sides(self) -> Iterator[Side]:
         """PyTorch with the weights as floats, and rounded to 8 bits."""
