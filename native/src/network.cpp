@@ -158,13 +158,16 @@ std::shared_ptr<const Plan> Network::plan_for(const std::vector<Shape>& shapes, 
 // Where some would have nothing to do, they share the work of each layer instead.
 Network::Division Network::divide(const std::vector<Shape>& inputs) {
     const int64_t images = inputs[0].images;
+    const bool is_one_batch =
+        std::all_of(inputs.begin(), inputs.end(), [&](const Shape& shape) { return shape.images == images; });
     const bool all_have_work = images % threads_ == 0 || images >= 4 * threads_;
-    if (images == 1 || !all_have_work) return {images, false};
+    if (!is_one_batch || images == 1 || !all_have_work) return {inputs, false};
     const int64_t image_bytes = std::max<int64_t>(1, plan_for(with_images(inputs, 1), 1)->arena_bytes());
-    if (image_bytes > most_bytes_ / threads_) return {images, false};
-    const int64_t fit = std::clamp<int64_t>(CACHE_BYTES / image_bytes, 1, images / threads_);
+    if (image_bytes > most_bytes_ / threads_) return {inputs, false};
+    const int64_t most = std::min(CACHE_BYTES, most_bytes_ / threads_);
+    const int64_t fit = std::clamp<int64_t>(most / image_bytes, 1, images / threads_);
     const int64_t rounds = (images + fit * threads_ - 1) / (fit * threads_);
-    return {(images + rounds * threads_ - 1) / (rounds * threads_), true};
+    return {with_images(inputs, (images + rounds * threads_ - 1) / (rounds * threads_)), true};
 }
 
 // What was used last is used again: its memory is still in the caches.
@@ -193,23 +196,21 @@ void Network::give_back(std::unique_ptr<Workspace> workspace) {
 std::vector<Shape> Network::output_shapes(const std::vector<Shape>& inputs) {
     if (is_empty(inputs)) return with_images(plan_for(with_images(inputs, 1), threads_)->outputs, 0);
     const Division division = divide(inputs);
-    const std::shared_ptr<const Plan> plan =
-        plan_for(with_images(inputs, division.images), division.is_alone ? 1 : threads_);
-    return with_images(plan->outputs, inputs[0].images);
+    return with_images(plan_for(division.part, division.is_alone ? 1 : threads_)->outputs, inputs[0].images);
 }
 
 int64_t Network::arena_bytes(const std::vector<Shape>& inputs) {
     if (is_empty(inputs)) return 0;
     const Division division = divide(inputs);
-    if (!division.is_alone) return plan_for(inputs, threads_)->arena_bytes();
-    return threads_ * plan_for(with_images(inputs, division.images), 1)->arena_bytes();
+    if (division.is_alone) return threads_ * plan_for(division.part, 1)->arena_bytes();
+    return plan_for(inputs, threads_)->arena_bytes();
 }
 
 void Network::run(const std::vector<Shape>& shapes, const float* const* inputs, float* const* outputs,
                   std::vector<StepTime>* times) {
     if (is_empty(shapes)) return;
     const Division division = divide(shapes);
-    if (division.is_alone && !times) return run_alone(shapes, division.images, inputs, outputs);
+    if (division.is_alone && !times) return run_alone(shapes, division.part[0].images, inputs, outputs);
     const std::shared_ptr<const Plan> plan = plan_for(shapes, threads_);
     std::unique_ptr<Workspace> workspace = take_workspace(*plan);
     const Bound bound(workspace->arena.data(), plan->offsets(), inputs, outputs);

@@ -46,8 +46,8 @@ class Network {
   private:
     struct Workspace;  // the memory of one call
     struct Division {
-        int64_t images;  // that are computed together
-        bool is_alone;   // one thread does each such part; else all threads share the work of the whole batch
+        std::vector<Shape> part;  // of the inputs, that is computed together
+        bool is_alone;            // one thread does each such part; else all threads share the work of the whole batch
     };
 
     Division divide(const std::vector<Shape>& inputs);

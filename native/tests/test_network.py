@@ -378,22 +378,27 @@ def test_small_and_large_images_are_taken(folder, magnitude):
 
 
 def test_memory_is_what_the_largest_call_may_take(folder, name):
-    shapes = [(2, *shape) for shape in INPUTS[name.split()[0]]]
-    needed = native.load(folder / name).memory(*shapes)
-    assert needed > 0
+    one, two = ([(n, *shape) for shape in INPUTS[name.split()[0]]] for n in (1, 2))
+    needed = native.load(folder / name).memory(*two)
     enough = native.load(folder / name, most_memory=needed)
+    assert enough.memory(*two) == needed > 0
     assert all(np.isfinite(y).all() for y in outputs_of(enough, inputs_for(name, 2)))
-    few = native.load(folder / name, most_memory=needed - 1)
+    few = native.load(folder / name, most_memory=enough.memory(*one))
     with pytest.raises(ValueError, match=r"memory|numbers"):
         few(*inputs_for(name, 2))
     assert all(np.isfinite(y).all() for y in outputs_of(few, inputs_for(name, 1)))
 
 
 def test_images_of_absurd_sizes_are_refused_before_memory_is_taken(folder):
-    network = native.load(folder / "residual fast")
-    for shape in ((1, 3, 10**6, 10**6), (10**9, 3, 9, 8), (1, 3, 2**40, 2**40)):
+    network = native.load(folder / "residual fast", threads=2)
+    for shape in ((1, 3, 10**6, 10**6), (1, 3, 2**40, 2**40), (1, 3, 9, 2**50)):
         with pytest.raises(ValueError, match=r"memory|numbers"):
             network.memory(shape)
+
+
+def test_many_images_need_no_more_memory_than_some(folder):
+    network = native.load(folder / "residual fast", threads=2)
+    assert network.memory((10**9, 3, 9, 8)) < 2**23
 
 
 def test_a_thousand_calls_take_no_more_memory(folder):
