@@ -1,20 +1,11 @@
 // Fast mode with AVX2: `vpmaddubsw` adds products of bytes in pairs; their 16-bit sums are widened before they
 // can overflow.
 #include "avx2.hpp"
-#include "network_loops.hpp"
 #include "signed_sums.hpp"
 
 namespace binaryrelax {
 namespace avx2 {
 namespace {
-
-inline void store(void* to, __m256i value) { _mm256_storeu_si256(static_cast<__m256i*>(to), value); }
-
-inline __m256i broadcast_four(const void* bytes) {
-    int32_t four;
-    __builtin_memcpy(&four, bytes, sizeof four);
-    return _mm256_set1_epi32(four);
-}
 
 inline __m256i widen(__m256i sums_of_16_bits) { return _mm256_madd_epi16(sums_of_16_bits, _mm256_set1_epi16(1)); }
 
@@ -103,14 +94,22 @@ void dot_bytes_half(const ByteJob& job, int half) {
 }  // namespace
 
 uint32_t largest_magnitude(const float* x, int64_t count) {
-    uint32_t largest = 0;
-    for (int64_t i = 0; i < count; ++i) {
+    const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
+    __m256i largest = _mm256_setzero_si256();
+    int64_t i = 0;
+    for (; i + HALF <= count; i += HALF) {
+        largest = _mm256_max_epu32(largest, _mm256_and_si256(load(x + i), magnitude));
+    }
+    alignas(32) uint32_t lanes[HALF];
+    store(lanes, largest);
+    for (; i < count; ++i) {
         uint32_t bits;
         __builtin_memcpy(&bits, x + i, sizeof bits);
         bits &= 0x7fffffff;
-        largest = bits > largest ? bits : largest;
+        lanes[0] = bits > lanes[0] ? bits : lanes[0];
     }
-    return largest;
+    for (int lane = 1; lane < HALF; ++lane) lanes[0] = lanes[lane] > lanes[0] ? lanes[lane] : lanes[0];
+    return lanes[0];
 }
 
 void to_bytes(const float* x, int64_t count, float inverse, uint8_t flip, uint8_t* out) {
@@ -172,16 +171,6 @@ void finish_fast(const int32_t* totals, const FinishJob& job) {
             y[i] = sum * job.scale[i] + (job.bias ? job.bias[i] : 0.0f);
         }
     }
-}
-
-void multiply(const ChunkJob& job) { multiply_by_pixels(job, dot_bytes); }
-
-void multiply_depthwise(const DepthwiseJob& job) { depthwise_loops(job); }
-
-void write_outputs(const OutputJob& job) { write_outputs_loops(job); }
-
-void quantize(const float* x, int64_t count, float inverse, float zero, uint8_t* out) {
-    quantize_loops(x, count, inverse, zero, out);
 }
 
 }  // namespace avx2

@@ -99,7 +99,7 @@ void multiply(const ChunkJob& job) { run_in_blocks<MultiplyChunk, 1>(job); }
 // Taps in pairs: `vpmaddubsw` adds the products of two to sums of 16 bits, of which 128 taps of 255 fit.
 void multiply_depthwise(const DepthwiseJob& job) {
     constexpr int MOST_TAPS = 128;
-    if (job.taps > MOST_TAPS) return depthwise_loops(job);
+    if (job.taps > MOST_TAPS) return depthwise_loops(job, 0);
     const __mmask64 lanes = job.channels >= 64 ? ~__mmask64{0} : (__mmask64{1} << job.channels) - 1;
     const auto load = [&](const void* place) { return _mm512_maskz_loadu_epi8(lanes, place); };
     const __m512i none = _mm512_setzero_si512();

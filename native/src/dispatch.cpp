@@ -23,6 +23,13 @@ const Kernels AVX2_KERNELS = {"avx2", avx2::build_tables, avx2::look_up, avx2::l
                               avx2::multiply, nullptr, avx2::multiply_depthwise, avx2::write_outputs, avx2::quantize,
                               &avx2::FLOATS, nullptr};
 
+const Kernels AVX_VNNI_KERNELS = {"avx_vnni", avx2::build_tables, avx2::look_up, avx2::largest_magnitude,
+                                  avx2::to_bytes, avx2::shuffle, avx2::dot_codes, avx2::expand,
+                                  avx_vnni::dot_bytes, nullptr, avx2::add_signed, avx2::add_signed,
+                                  avx2::finish_exact, avx2::finish_fast, 1, nullptr, nullptr,
+                                  avx_vnni::multiply, nullptr, avx2::multiply_depthwise, avx2::write_outputs,
+                                  avx2::quantize, &avx2::FLOATS, nullptr};
+
 const Kernels AVX512_KERNELS = {"avx512_vnni", avx512::build_tables, avx512::look_up, avx512::largest_magnitude,
                                 avx512::to_bytes, avx512::shuffle, avx512::dot_codes, avx512::expand,
                                 avx512::dot_bytes, nullptr, avx512::add_signed, avx512::add_signed,
@@ -44,6 +51,12 @@ const Kernels AMX_KERNELS = {"amx", avx512::build_tables, avx512::look_up, avx51
                              amx::multiply, nullptr, avx512::multiply_depthwise, avx512::write_outputs, avx512::quantize,
                              &avx512::FLOATS, nullptr};
 
+bool has_avx_vnni() {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    constexpr unsigned AVX_VNNI = 1u << 4;
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && a & AVX_VNNI;
+}
+
 // Linux lets a process use the tiles' large registers only after it has asked.
 bool may_use_tiles() {
 #ifdef __linux__
@@ -64,6 +77,7 @@ std::vector<const Kernels*> find_available() {
     __builtin_cpu_init();
     const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     if (avx2) found.push_back(&AVX2_KERNELS);
+    if (avx2 && has_avx_vnni()) found.push_back(&AVX_VNNI_KERNELS);
     const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                         __builtin_cpu_supports("avx512vnni");

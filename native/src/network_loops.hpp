@@ -21,22 +21,24 @@ inline uint8_t rounded_byte(float y) {
     return static_cast<uint8_t>((y + MAGIC) - MAGIC);
 }
 
-inline void depthwise_loops(const DepthwiseJob& job) {
+// From channel `first` on.
+inline void depthwise_loops(const DepthwiseJob& job, int64_t first) {
     for (int pixel = 0; pixel < job.num_pixels; ++pixel) {
         int32_t* totals = job.totals + pixel * PANEL;
-        for (int64_t i = 0; i < job.channels; ++i) totals[i] = 0;
+        for (int64_t i = first; i < job.channels; ++i) totals[i] = 0;
         for (int64_t tap = 0; tap < job.taps; ++tap) {
             const uint8_t* x = job.pixels[pixel] + job.offsets[tap];
             const int8_t* weights = job.weights + tap * job.weights_stride;
-            for (int64_t i = 0; i < job.channels; ++i) totals[i] += weights[i] * x[i];
+            for (int64_t i = first; i < job.channels; ++i) totals[i] += weights[i] * x[i];
         }
     }
 }
 
-inline void write_outputs_loops(const OutputJob& job) {
+// From output `first` on.
+inline void write_outputs_loops(const OutputJob& job, int64_t first) {
     for (int pixel = 0; pixel < job.num_pixels; ++pixel) {
         const float x_scale = job.x_scales ? job.x_scales[pixel] : 1.0f;
-        for (int64_t i = 0; i < job.outputs; ++i) {
+        for (int64_t i = first; i < job.outputs; ++i) {
             const float total = static_cast<float>(job.totals[pixel * PANEL + i] + job.corrections[i]);
             float y = multiply_add(total * x_scale, job.factor[i], job.bias[i]);
             if (job.added_bytes) y = multiply_add(job.added_bytes[pixel][i], job.added_scale, y);

@@ -34,6 +34,7 @@ Loop loop_of(const std::string& name) {
 #ifdef BINARYRELAX_X86
     if (name == "amx") return amx::add_products;
     if (name.rfind("avx512", 0) == 0) return avx512::add_products;  // they multiply by the same instruction
+    if (name == "avx_vnni") return avx_vnni::add_products;
     if (name == "avx2") return avx2::add_products;
 #endif
     (void)name;

@@ -17,6 +17,9 @@ constexpr int PEAK_BYTES = 2048;  // of operands and sums
 namespace avx2 {
 int64_t add_products(int64_t rounds, uint8_t* bytes);
 }
+namespace avx_vnni {
+int64_t add_products(int64_t rounds, uint8_t* bytes);
+}
 namespace avx512 {
 int64_t add_products(int64_t rounds, uint8_t* bytes);
 }

@@ -138,12 +138,16 @@ void finish_fast(const int32_t* totals, const FinishJob& job) {
 
 void multiply(const ChunkJob& job) { multiply_by_pixels(job, dot_bytes); }
 
+void multiply_depthwise(const DepthwiseJob& job) { depthwise_loops(job, 0); }
+
+void write_outputs(const OutputJob& job) { write_outputs_loops(job, 0); }
+
 }  // namespace
 
 const Kernels PORTABLE_KERNELS = {"portable", build_tables, look_up, largest_magnitude, to_bytes, shuffle,
                                   dot_codes, expand, dot_bytes, nullptr,
                                   add_signed_floats, add_signed_bytes, finish_exact, finish_fast,
-                                  1, nullptr, nullptr, multiply, nullptr, depthwise_loops, write_outputs_loops,
+                                  1, nullptr, nullptr, multiply, nullptr, multiply_depthwise, write_outputs,
                                   quantize_loops, &PORTABLE_FLOATS, nullptr};
 
 }  // namespace binaryrelax

@@ -37,6 +37,10 @@ constexpr int WORDS_AHEAD = 2 * BYTES_AHEAD / 4;
 namespace avx2 {
 DECLARE_KERNELS
 }
+namespace avx_vnni {
+void dot_bytes(const ByteJob& job);
+void multiply(const ChunkJob& job);
+}
 namespace avx512 {
 DECLARE_KERNELS
 extern const WinogradKernels WINOGRAD;
