@@ -1,4 +1,4 @@
-"""Kernels and networks, built with the sanitizers for memory, undefined behaviour and data races."""
+"""Kernels and networks, built with sanitizers for memory, undefined behaviour and data races."""
 
 import shutil
 import subprocess
