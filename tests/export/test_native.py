@@ -385,6 +385,36 @@ def test_a_single_packed_layer_is_a_network(tmp_path):
     assert largest_error(outputs(network, vectors()), outputs(plain, vectors())) < EXACT
 
 
+@pytest.mark.parametrize("mode", ["exact", "fast"])
+def test_a_value_may_be_several_outputs_and_be_read_too(mode, tmp_path):
+    class Repeated(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.Conv2d(3, 4, 3), nn.Conv2d(4, 4, 3, padding=1)
+
+        def forward(self, x):
+            y = self.first(x)
+            return y, F.relu(y), y, y + self.second(F.relu(y))
+
+    plain, packed = float_and_packed(Repeated, Binary())
+    more = {} if mode == "exact" else {"calibration": maps()}
+    network = loaded(packed, maps(), tmp_path, mode=mode, **more)
+    limit = EXACT if mode == "exact" else ROUNDED
+    assert largest_error(outputs(network, maps()), outputs(plain, maps())) < limit
+
+
+def test_wrapped_and_compiled_models_give_the_same_file(tmp_path):
+    _, model = float_and_packed(lambda: Between(F.relu), Binary())
+    export_native(model, maps(), tmp_path / "plain")
+    wrapped = {
+        "parallel": nn.DataParallel(model),
+        "compiled": torch.compile(model, backend="eager"),
+    }
+    for name, network in wrapped.items():
+        export_native(network, maps(), tmp_path / name)
+        assert (tmp_path / name).read_bytes() == (tmp_path / "plain").read_bytes()
+
+
 def test_the_model_stays_as_it_was(tmp_path):
     _, model = float_and_packed(Residual, Binary())
     model.train()
