@@ -34,6 +34,7 @@ class Network {
     int threads() const { return threads_; }
     int64_t weight_bytes() const { return layers_.bytes(); }
 
+    // All inputs of a call are of one batch.
     // Shapes of the outputs for inputs of these shapes; throws std::invalid_argument where they do not fit.
     std::vector<Shape> output_shapes(const std::vector<Shape>& inputs);
     int64_t arena_bytes(const std::vector<Shape>& inputs);

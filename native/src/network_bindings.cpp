@@ -76,6 +76,10 @@ class BoundNetwork {
         std::vector<Shape> found;
         for (size_t input = 0; input < sizes.size(); ++input) {
             found.push_back(shape_of(sizes[input], examples[input], input));
+            if (found[input].images != found[0].images) {
+                reject("input " + std::to_string(input) + ": is a batch of " + std::to_string(found[input].images) +
+                       ", input 0 of " + std::to_string(found[0].images));
+            }
         }
         return found;
     }

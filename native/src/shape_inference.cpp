@@ -259,10 +259,6 @@ void check_inputs(const NetworkFile& file, const std::vector<Shape>& inputs, int
         if (shape.is_map != is_map || shape.channels != file.inputs[i].at(0) || is_empty) {
             throw std::invalid_argument(name + "must be " + wanted + ", not " + text(shape));
         }
-        if (shape.images != inputs[0].images) {
-            throw std::invalid_argument(name + "is a batch of " + text(shape.images) + ", input 0 of " +
-                                        text(inputs[0].images));
-        }
         if (count_up_to(most_values, shape) > most_values) {
             throw std::invalid_argument(name + text(shape) + " is more than " + text(most_values) + " numbers");
         }
