@@ -158,10 +158,8 @@ std::shared_ptr<const Plan> Network::plan_for(const std::vector<Shape>& shapes, 
 // Where some would have nothing to do, they share the work of each layer instead.
 Network::Division Network::divide(const std::vector<Shape>& inputs) {
     const int64_t images = inputs[0].images;
-    const bool is_one_batch =
-        std::all_of(inputs.begin(), inputs.end(), [&](const Shape& shape) { return shape.images == images; });
     const bool all_have_work = images % threads_ == 0 || images >= 4 * threads_;
-    if (!is_one_batch || images == 1 || !all_have_work) return {inputs, false};
+    if (images == 1 || !all_have_work) return {inputs, false};
     const int64_t image_bytes = std::max<int64_t>(1, plan_for(with_images(inputs, 1), 1)->arena_bytes());
     if (image_bytes > most_bytes_ / threads_) return {inputs, false};
     const int64_t most = std::min(CACHE_BYTES, most_bytes_ / threads_);

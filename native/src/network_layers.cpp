@@ -50,7 +50,7 @@ bool moves_bytes(const Operation& operation) {
 // Whether tables of sums are quicker than multiplying floats, measured: they must be built for few outputs again and
 // again, and a sum of few inputs ends before it pays.
 bool pays_to_look_up(const PackedTensor& weight, const Geometry& geometry) {
-    if (geometry.inputs() <= 64) return false;
+    if (geometry.inputs() <= 64 || geometry.inputs_in_group % 4 != 0) return false;
     const int64_t outputs = geometry.outputs_in_group(), taps = geometry.taps();
     if (weight.bits == 1) return taps > 1 || outputs > 32;
     return taps > 1 ? taps * outputs > 288 : outputs > 640;
