@@ -110,6 +110,9 @@ std::shared_ptr<const Plan> Network::plan_for(const std::vector<Shape>& shapes) 
         if (found != plans_.end()) return found->second;
     }
     std::shared_ptr<const Plan> plan = build_plan(layers_, shapes, threads_, most_bytes_);
+    if (plan->bytes_of_call(threads_) > static_cast<double>(most_bytes_)) {
+        throw std::invalid_argument("the network needs too much memory for images of this size");
+    }
     std::lock_guard<std::mutex> lock(mutex_);
     if (plans_.size() >= MOST_PLANS) plans_.clear();
     plans_.emplace(std::move(key), plan);

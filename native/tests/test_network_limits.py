@@ -1,0 +1,82 @@
+"""Small files that ask for much: refused before the memory is taken."""
+
+import numpy as np
+import pytest
+from binaryrelax_native import load
+from native.tests.network_files import NetworkFileBuilder
+
+MEGABYTE = 2**20
+
+
+def written(path, content):
+    path.write_bytes(content)
+    return path
+
+
+def test_too_many_operations(tmp_path):
+    net = NetworkFileBuilder((4,))
+    value = net.add("linear", 0, weight=net.packed("fc", (4, 4)))
+    for _ in range(2**13):
+        value = net.add("activate", value, activation={"kind": "relu"})
+    with pytest.raises(ValueError, match="too many operations"):
+        load(written(tmp_path / "net.brx", net.content(value)))
+
+
+def test_too_many_outputs(tmp_path):
+    net = NetworkFileBuilder((4,))
+    value = net.add("linear", 0, weight=net.packed("fc", (4, 4)))
+    with pytest.raises(ValueError, match="too many outputs"):
+        load(written(tmp_path / "net.brx", net.content(*[value] * 2000)))
+
+
+@pytest.mark.parametrize("mode", ["exact", "fast"])
+def test_weights_that_thousands_of_operations_use(mode, tmp_path):
+    net = NetworkFileBuilder((64,), mode=mode)
+    value, name = 0, net.packed("fc", (64, 64))
+    for _ in range(8000):
+        value = net.add("linear", value, weight=name)
+    load(written(tmp_path / "few.brx", net.content(value)))
+    net = NetworkFileBuilder((256,), mode=mode)
+    value, name = 0, net.packed("fc", (256, 256))
+    for _ in range(8000):
+        value = net.add("linear", value, weight=name)
+    with pytest.raises(ValueError, match="they use the same ones too often"):
+        load(written(tmp_path / "many.brx", net.content(value)))
+
+
+def test_groups_of_few_channels(tmp_path):
+    """A byte of codes for each row, and rows in sets of 16."""
+    groups = 2**18
+    net = NetworkFileBuilder((2 * groups, 1, 1))
+    around = {"stride": [1, 1], "padding": [0] * 4, "dilation": [1, 1]}
+    value = net.add(
+        "conv", 0, weight=net.packed("conv", (groups, 2, 1, 1)), groups=groups, **around
+    )
+    with pytest.raises(ValueError, match="would take"):
+        load(written(tmp_path / "net.brx", net.content(value)))
+
+
+def test_wide_padding(tmp_path):
+    """What a thread needs for its rows counts, too: for four channels of 1 bit they hold 16 sums."""
+    net = NetworkFileBuilder((1, 4, 4))
+    far = 2**18
+    value = net.add(
+        "conv", 0, weight=net.packed("conv", (1, 1, 2, 1)), stride=[2 * far, 1],
+        padding=[far, far, 0, 0], dilation=[2 * far - 1, 1], groups=1,
+    )  # fmt: skip
+    path = written(tmp_path / "net.brx", net.content(value))
+    with pytest.raises(ValueError, match="too much memory"):
+        load(path, threads=1, most_memory=16 * MEGABYTE)
+    x = np.ones((1, 1, 4, 4), np.float32)
+    assert load(path, threads=1, most_memory=256 * MEGABYTE)(x).shape == (1, 1, 1, 4)
+
+
+def test_outputs_count(tmp_path):
+    net = NetworkFileBuilder((1, 8, 8))
+    around = {"stride": [1, 1], "padding": [0] * 4, "dilation": [1, 1], "groups": 1}
+    value = net.add("conv", 0, weight=net.packed("conv", (1, 1, 1, 1)), **around)
+    value = net.add("upsample", value, kind="nearest", size=[512, 512])
+    path = written(tmp_path / "net.brx", net.content(*[value] * 100))
+    with pytest.raises(ValueError, match="too much memory"):
+        load(path, threads=1, most_memory=64 * MEGABYTE)
+    assert len(load(path, threads=1, most_memory=256 * MEGABYTE)(np.ones((1, 1, 8, 8)))) == 100
