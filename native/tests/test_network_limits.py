@@ -57,7 +57,7 @@ def test_groups_of_few_channels(tmp_path):
 
 
 def test_wide_padding(tmp_path):
-    """What a thread needs for its rows counts, too: for four channels of 1 bit they hold 16 sums."""
+    """What a thread needs for its rows counts, too: 16 sums for four channels of 1 bit."""
     net = NetworkFileBuilder((1, 4, 4))
     far = 2**18
     value = net.add(

@@ -1,4 +1,4 @@
-"""Kernels over random shapes, and forged files, under the address and undefined-behaviour sanitizers.
+"""Kernels over random shapes, and forged files, under the sanitizers for addresses and more.
 
 CI takes the first twentieth of what ``python -m tools.fuzz_network_files`` takes in full.
 """
