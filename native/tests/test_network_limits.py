@@ -1,10 +1,16 @@
 """Small files that ask for much: refused before the memory is taken."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from binaryrelax_native import load
 from native.tests.network_files import NetworkFileBuilder
 
+ROOT = Path(__file__).parents[2]
 MEGABYTE = 2**20
 
 
@@ -80,3 +86,51 @@ def test_outputs_count(tmp_path):
     with pytest.raises(ValueError, match="too much memory"):
         load(path, threads=1, most_memory=64 * MEGABYTE)
     assert len(load(path, threads=1, most_memory=256 * MEGABYTE)(np.ones((1, 1, 8, 8)))) == 100
+
+
+READS_SMALL_FILES = """
+import resource, sys, time
+from pathlib import Path
+
+from binaryrelax import certify
+from binaryrelax_native import load
+from native.tests.network_mutants import KINDS, mutant
+
+path, files = Path(sys.argv[1]), {"small": Path(sys.argv[1]).read_bytes()}
+sizes = [line.split() for line in Path("/proc/self/status").read_text().splitlines()]
+taken = next(1024 * int(words[1]) for words in sizes if words[0] == "VmSize:")
+resource.setrlimit(resource.RLIMIT_AS, (taken + 256 * 2**20,) * 2)
+slowest = 0.0
+for seed in range(int(sys.argv[2])):
+    for kind in KINDS:
+        path.write_bytes(mutant(kind, seed, files)[1])
+        for read in (certify, lambda path: load(path, threads=1)):
+            start = time.monotonic()
+            try:
+                read(path)
+            except ValueError:
+                pass
+            slowest = max(slowest, time.monotonic() - start)
+print(slowest)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux how much memory it takes")
+def test_no_forged_kilobyte_takes_much_memory_or_time(tmp_path):
+    """Neither of `certify` nor of `load`: memory that is asked for counts, used or not."""
+    net = NetworkFileBuilder((2, 6, 6), mode="fast")
+    around = {"stride": [1, 1], "padding": [1] * 4, "dilation": [1, 1], "groups": 1}
+    value = net.add("conv", 0, weight=net.packed("conv", (4, 2, 3, 3)), **around)
+    value = net.add("adaptive_pool", value, kind="average", size=[1, 1])
+    content = net.content(value)
+    assert len(content) < 1500
+    path = written(tmp_path / "net.brx", content)
+    done = subprocess.run(
+        [sys.executable, "-c", READS_SMALL_FILES, path, "40"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert float(done.stdout) < 2
