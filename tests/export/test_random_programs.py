@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 NUM_PROGRAMS = 100
 PLAIN = 4  # the seed of a network of which every stage agrees
 KINDS = {
-    "maps", "vectors", "convolution", "depthwise", "groups", "linear", "gate", "residual",
+    "maps", "vectors", "convolution", "wide", "depthwise", "groups", "linear", "gate", "residual",
     "sum_or_product", "concatenation", "activation", "normalization", "pooling", "resampling",
     "rearrangement", "arithmetic", "summary", "flattening", "softmax", "several outputs",
     "float layers", "calibrated", "measured", "one scale per layer", "one scale per channel",
