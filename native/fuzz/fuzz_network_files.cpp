@@ -76,7 +76,7 @@ class Fingerprint {
 
 constexpr int THREADS = 2;
 constexpr int64_t MOST_BYTES = 64 << 20;  // that a call may take
-constexpr double MOST_WORK = 5e6;         // multiplications, about a second under the sanitizers for all calls
+constexpr double MOST_WORK = 1e7;         // multiplications, about a second under the sanitizers for all calls
 
 // Inputs of the example's shape, or `images` of them that are larger by `more`.
 std::vector<Shape> input_shapes(const NetworkFile& file, int64_t images, int64_t more) {
