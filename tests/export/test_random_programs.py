@@ -87,7 +87,7 @@ def test_the_judge_notices_a_wrong_number(tmp_path, monkeypatch):
 def test_the_judge_notices_other_bits(tmp_path, monkeypatch):
     load = judging.binaryrelax_native.load
 
-    def load_another_where_threads_are_two(path, *, threads, instruction_set):
+    def load_another_where_threads_are_two(path, *, threads=None, instruction_set=None):
         if threads == 2 and path.name == "fast.brx":
             path = path.with_name("exact.brx")
         return load(path, threads=threads, instruction_set=instruction_set)
