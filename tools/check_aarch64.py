@@ -39,7 +39,7 @@ from binaryrelax_lab.models import build_network
 
 ROOT = Path(__file__).parents[1]
 COMPILER, EMULATOR = "aarch64-linux-gnu-g++", "qemu-aarch64"
-CPU = "cortex-a53"  # what qemu plays: the plainest
+CPUS = {"portable": "cortex-a53", "dotprod": "max"}  # what qemu plays for an instruction set
 TRAINED = {
     "cifar10-resnet20-binary-tuned": "resnet20",
     "cifar10-resnet20-ternary-tuned": "resnet20",
@@ -133,14 +133,14 @@ class Comparison:
 
     def __init__(self, folder: Path) -> None:
         self.driver = folder / "run_network"
-        listed = self._emulated()
+        listed = self._emulated("dotprod")
         self.sets = listed.stdout.decode().split()
         self.runs: Counter[str] = Counter()
         self.failures: list[str] = []
         self.largest: Counter[str] = Counter()  # differences, by kind of run
 
-    def _emulated(self, *arguments: str | Path, given: bytes = b"") -> Any:
-        command = [EMULATOR, "-cpu", CPU, self.driver, *arguments]
+    def _emulated(self, chosen: str, *arguments: str | Path, given: bytes = b"") -> Any:
+        command = [EMULATOR, "-cpu", CPUS[chosen], self.driver, *arguments]
         return subprocess.run(command, input=given, capture_output=True, timeout=600)
 
     def add(self, name: str, path: Path, inputs: list[np.ndarray]) -> None:
@@ -148,7 +148,7 @@ class Comparison:
         expected = self._expected(name, path, inputs)
         given, kind = b"".join(x.tobytes() for x in inputs), kind_of(path)
         for chosen in self.sets:
-            done = self._emulated(path, chosen, given=given)
+            done = self._emulated(chosen, path, chosen, given=given)
             self.runs[f"{kind}, {chosen}"] += 1
             if done.returncode:
                 self.failures.append(f"{name}, {chosen}: {done.stderr.decode()[-300:]}")
@@ -235,7 +235,7 @@ def other_verdicts(count: int, here: Path, there: Path) -> tuple[list[str], dict
     jobs = [(kinds[i % len(kinds)], i // len(kinds)) for i in range(count)]
     contents = [mutant(kind, seed, files)[1] for kind, seed in jobs]
     expected = Judge([here / "fuzz_network_files"]).verdicts(contents)
-    emulated = [EMULATOR, "-cpu", CPU, there / "fuzz_network_files"]
+    emulated = [EMULATOR, "-cpu", CPUS["dotprod"], there / "fuzz_network_files"]
     found = Judge(emulated).verdicts(contents)
     if len(found) != len(expected):
         kind, seed = jobs[min(len(found), len(jobs) - 1)]
