@@ -181,7 +181,7 @@ def run_of(verdict: str) -> str:
     """What running a sound file came to, in a word or two; nothing if it is not sound."""
     if not verdict.startswith("ok "):
         return ""
-    return re.split(" with |: ", verdict.partition(": ")[2])[0]
+    return verdict.partition(": ")[2].partition(": ")[0]
 
 
 def outcome_of(kind: str, verdict: str, original: str) -> str:

@@ -55,6 +55,12 @@ class DenseFloats : public FloatProduct {
         return bands(shape).per_image * shape.images * num_panels();
     }
 
+    int64_t room(const Shape& out) const override {
+        if (!has_padding()) return 0;
+        const Bands bands = this->bands(out);
+        return vertical_.field(bands.rows) * horizontal_.field(out.width) * inputs_in_group_ * int64_t{sizeof(float)};
+    }
+
     void run(const ConstMap& x, const Map& y, int64_t unit) const override;
 
     int64_t bytes() const override { return weights_.bytes(); }

@@ -43,6 +43,8 @@ class DepthwiseFloats : public FloatProduct {
 
     int64_t units(const Shape& out) const override { return bands(out).per_image * out.images; }
 
+    int64_t room(const Shape& out) const override { return out.width * channels_ * int64_t{sizeof(float)}; }
+
     void run(const ConstMap& x, const Map& y, int64_t unit) const override {
         const Bands bands = this->bands(y.shape);
         const int64_t before = bands.image(unit) * y.shape.height, first = bands.first_row(unit);

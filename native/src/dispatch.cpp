@@ -11,6 +11,13 @@
 
 #include "x86.hpp"
 #endif
+#ifdef BINARYRELAX_ARM
+#ifdef __linux__
+#include <sys/auxv.h>
+#endif
+
+#include "arm.hpp"
+#endif
 
 namespace binaryrelax {
 namespace {
@@ -71,6 +78,26 @@ bool may_use_tiles() {
 }
 #endif
 
+#ifdef BINARYRELAX_ARM
+// All but the products of bytes are plain loops, which compilers turn into vectors.
+Kernels with_dot_products() {
+    Kernels kernels = PORTABLE_KERNELS;
+    kernels.name = "dotprod";
+    kernels.dot_bytes = dotprod::dot_bytes;
+    kernels.multiply = dotprod::multiply;
+    return kernels;
+}
+
+bool has_dot_products() {
+#ifdef __linux__
+    constexpr unsigned long DOT_PRODUCTS = 1ul << 20;
+    return getauxval(AT_HWCAP) & DOT_PRODUCTS;
+#else
+    return true;  // every Mac has them
+#endif
+}
+#endif
+
 std::vector<const Kernels*> find_available() {
     std::vector<const Kernels*> found{&PORTABLE_KERNELS};
 #ifdef BINARYRELAX_X86
@@ -85,6 +112,10 @@ std::vector<const Kernels*> find_available() {
     const bool vbmi = avx2 && avx512 && __builtin_cpu_supports("avx512vbmi");
     if (vbmi) found.push_back(&VBMI_KERNELS);
     if (vbmi && may_use_tiles()) found.push_back(&AMX_KERNELS);
+#endif
+#ifdef BINARYRELAX_ARM
+    static const Kernels DOTPROD_KERNELS = with_dot_products();
+    if (has_dot_products()) found.push_back(&DOTPROD_KERNELS);
 #endif
     return found;
 }

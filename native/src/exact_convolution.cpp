@@ -37,11 +37,15 @@ ExactConvolution::ExactConvolution(const Layer& layer, Image input, Image output
 
 void ExactConvolution::run(const Call& call, int64_t unit) const {
     const int64_t band = unit / parts_, part = unit % parts_;
-    float* tables = thread_tables.reserve(layer_.geometry.vertical.field(band_rows_) * field_.row_size());
+    float* tables = thread_tables.reserve(room() / int64_t{sizeof(float)});
     build(call, band, tables);
     for (int64_t panel = part * panels_ / parts_; panel < (part + 1) * panels_ / parts_; ++panel) {
         look_up(call, band, panel, tables);
     }
+}
+
+int64_t ExactConvolution::room() const {
+    return layer_.geometry.vertical.field(band_rows_) * field_.row_size() * int64_t{sizeof(float)};
 }
 
 int64_t ExactConvolution::num_rows(const Call& call, int64_t band) const {

@@ -16,6 +16,8 @@ FloatLayer::FloatLayer(FloatLayer&&) noexcept = default;
 
 int64_t FloatLayer::units(const Shape& out) const { return product_->units(out); }
 
+int64_t FloatLayer::room(const Shape& out) const { return product_->room(out); }
+
 void FloatLayer::run(const ConstMap& x, const Map& y, int64_t unit) const { product_->run(x, y, unit); }
 
 int64_t FloatLayer::bytes() const { return product_->bytes(); }

@@ -24,6 +24,7 @@ class FloatLayer {
     int64_t units(const Shape& out) const;
     // Computes unit `unit`: y = activation(factor * (weight . x) + bias).
     void run(const ConstMap& x, const Map& y, int64_t unit) const;
+    int64_t room(const Shape& out) const;  // bytes of a thread's own memory that a unit needs
     int64_t bytes() const;  // of memory for the weights
 
   private:

@@ -14,6 +14,7 @@ class FloatProduct {
   public:
     virtual ~FloatProduct() = default;
     virtual int64_t units(const Shape& out) const = 0;
+    virtual int64_t room(const Shape& out) const = 0;
     virtual void run(const ConstMap& x, const Map& y, int64_t unit) const = 0;
     virtual int64_t bytes() const = 0;
 };

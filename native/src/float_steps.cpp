@@ -83,7 +83,7 @@ Step float_layer_step(const std::string& name, const FloatLayer& layer, const Fl
     auto run = [=, &layer](const Bound& bound, int64_t unit) {
         layer.run(as_const(bound, from), as_map(bound, to), unit);
     };
-    return {name, layer.units(to.shape), {from.buffer}, to.buffer, run};
+    return {name, layer.units(to.shape), {from.buffer}, to.buffer, run, layer.room(to.shape)};
 }
 
 Step exact_layer_step(const std::string& name, const OperationLayer& layer, const FloatMap& from, const FloatMap& to,
@@ -99,7 +99,7 @@ Step exact_layer_step(const std::string& name, const OperationLayer& layer, cons
             apply_activation(layer.activation, y, outputs);
         });
     };
-    return {name, convolution->units(), {from.buffer}, to.buffer, run};
+    return {name, convolution->units(), {from.buffer}, to.buffer, run, convolution->room()};
 }
 
 }  // namespace binaryrelax

@@ -60,6 +60,7 @@ class ExactConvolution {
     ExactConvolution(const Layer& layer, Image input, Image output, int64_t images, int threads);
 
     int64_t units() const { return images_ * bands_ * parts_; }
+    int64_t room() const;  // bytes of a thread's own memory
     void run(const Call& call, int64_t unit) const;
     // Calls visit(y, outputs) for the outputs of every pixel that the unit has written.
     template <typename Visit>

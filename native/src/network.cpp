@@ -148,6 +148,9 @@ std::shared_ptr<const Plan> Network::plan_for(const std::vector<Shape>& shapes, 
         if (found != plans_.end()) return found->second;
     }
     std::shared_ptr<const Plan> plan = build_plan(layers_, shapes, threads, most_bytes_);
+    if (plan->bytes_of_call(threads) > static_cast<double>(most_bytes_)) {
+        throw std::invalid_argument("the network needs too much memory for images of this size");
+    }
     std::lock_guard<std::mutex> lock(remembered);
     if (plans_.size() >= MOST_PLANS) plans_.clear();
     plans_.emplace(std::move(key), plan);
@@ -160,7 +163,7 @@ Network::Division Network::divide(const std::vector<Shape>& inputs) {
     const int64_t images = inputs[0].images;
     const bool all_have_work = images % threads_ == 0 || images >= 4 * threads_;
     if (images == 1 || !all_have_work) return {inputs, false};
-    const int64_t image_bytes = std::max<int64_t>(1, plan_for(with_images(inputs, 1), 1)->arena_bytes());
+    const auto image_bytes = static_cast<int64_t>(plan_for(with_images(inputs, 1), 1)->bytes_of_call(1)) + 1;
     if (image_bytes > most_bytes_ / threads_) return {inputs, false};
     const int64_t most = std::min(CACHE_BYTES, most_bytes_ / threads_);
     const int64_t fit = std::clamp<int64_t>(most / image_bytes, 1, images / threads_);
@@ -197,11 +200,12 @@ std::vector<Shape> Network::output_shapes(const std::vector<Shape>& inputs) {
     return with_images(plan_for(division.part, division.is_alone ? 1 : threads_)->outputs, inputs[0].images);
 }
 
-int64_t Network::arena_bytes(const std::vector<Shape>& inputs) {
+int64_t Network::bytes_of_call(const std::vector<Shape>& inputs) {
     if (is_empty(inputs)) return 0;
     const Division division = divide(inputs);
-    if (division.is_alone) return threads_ * plan_for(division.part, 1)->arena_bytes();
-    return plan_for(inputs, threads_)->arena_bytes();
+    const double bytes = division.is_alone ? threads_ * plan_for(division.part, 1)->bytes_of_call(1)
+                                           : plan_for(inputs, threads_)->bytes_of_call(threads_);
+    return static_cast<int64_t>(bytes);
 }
 
 void Network::run(const std::vector<Shape>& shapes, const float* const* inputs, float* const* outputs,

@@ -37,7 +37,7 @@ class Network {
     // All inputs of a call are of one batch.
     // Shapes of the outputs for inputs of these shapes; throws std::invalid_argument where they do not fit.
     std::vector<Shape> output_shapes(const std::vector<Shape>& inputs);
-    int64_t arena_bytes(const std::vector<Shape>& inputs);
+    int64_t bytes_of_call(const std::vector<Shape>& inputs);  // of memory, beside the weights
 
     // Inputs and outputs as torch lays them out (NCHW). Any number of threads may call this at once. With `times`,
     // one thread does everything, and says how long each step took.

@@ -144,8 +144,8 @@ void bind_network(nb::module_& module) {
         .def("output_shapes", &BoundNetwork::output_shapes, "input_shapes"_a,
              "Shapes of the outputs for inputs of these shapes.")
         .def("memory", [](const BoundNetwork& self, const std::vector<Sizes>& inputs) {
-                 return self.network().arena_bytes(self.shapes(inputs));
-             }, "input_shapes"_a, "Bytes of memory for activations that a call with such inputs needs.")
+                 return self.network().bytes_of_call(self.shapes(inputs));
+             }, "input_shapes"_a, "Bytes of memory that a call with such inputs needs, beside the weights.")
         .def_prop_ro("mode", [](const BoundNetwork& self) { return self.network().is_fast() ? "fast" : "exact"; },
                      "\"exact\" or \"fast\".")
         .def_prop_ro("inputs", [](const BoundNetwork& self) { return self.network().file().inputs; },

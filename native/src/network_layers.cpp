@@ -2,10 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
 
 namespace binaryrelax {
 namespace {
 
+constexpr double MOST_GROWTH = 64.0;         // times the weights of the file that all layers may take
+constexpr double SMALL = 64 << 20;           // bytes that they always may
+constexpr double GROUP_BYTES = 512.0;        // of a group of channels, beside its weights
 constexpr int64_t MOST_INPUTS = 1 << 23;  // 255 times this is what a sum of 32 bits holds
 
 bool has_weight(const Operation& operation) {
@@ -56,6 +60,21 @@ bool pays_to_look_up(const PackedTensor& weight, const Geometry& geometry) {
     return taps > 1 ? taps * outputs > 288 : outputs > 640;
 }
 
+// About the bytes that a layer keeps of its weights: rows come in sets of lanes, and codes in whole words.
+double room_of(const Operation& operation, const NetworkFile& file) {
+    const PackedTensor* packed = operation.packed ? &file.packed.at(operation.weight) : nullptr;
+    const std::vector<int64_t>& shape = packed ? packed->shape : file.floats.at(operation.weight).shape;
+    const double groups = static_cast<double>(operation.groups), outputs = static_cast<double>(shape[0]);
+    double taps = 1.0;
+    for (size_t i = 2; i < shape.size(); ++i) taps *= static_cast<double>(shape[i]);
+    if (operation.groups > 1 && shape[1] == 1) return outputs * taps * sizeof(float);
+    const double rows = groups * std::ceil(outputs / groups / LANES) * LANES;
+    const double bits = !packed ? 32.0 : packed->bits <= 2 ? packed->bits : packed->bits <= 4 ? 4.0 : 8.0;
+    const double codes = taps * static_cast<double>((shape[1] + 3) / 4 * 4) * bits / 8.0 + sizeof(uint32_t);
+    const double scales = packed ? static_cast<double>(packed->scales_per_row * sizeof(float)) : 0.0;
+    return rows * (codes + scales) + groups * GROUP_BYTES;
+}
+
 CanonicalCodes canonical(const PackedTensor& weight) {
     return {weight.codes.data(), weight.outputs(), weight.row_length(), weight.bits};
 }
@@ -84,6 +103,7 @@ NetworkLayers::NetworkLayers(NetworkFile file, const Kernels& kernels) : file_(s
     layers_.resize(file_.operations.size());
     find_users();
     find_positive();
+    require_little_room();
     for (size_t operation = 0; operation < layers_.size(); ++operation) make_layer(operation);
     if (file_.fast) fuse_additions();
     choose_codes();
@@ -107,6 +127,23 @@ void NetworkLayers::find_positive() {
         const bool share = operation.kind == OperationKind::Softmax && !operation.log;
         positive_[first_value() + index] = kept || share || is_positive_activation(operation.activation);
     }
+}
+
+// A file may name the same weights in many operations, and groups of few channels take many times the bytes of their
+// codes. Checked before any layer is made.
+void NetworkLayers::require_little_room() const {
+    double stored = 0.0, room = 0.0;
+    for (const auto& [name, tensor] : file_.packed) {
+        stored += static_cast<double>(tensor.codes.size() + tensor.scales.size() * sizeof(float));
+    }
+    for (const auto& [name, tensor] : file_.floats) stored += static_cast<double>(tensor.values.size() * sizeof(float));
+    for (const Operation& operation : file_.operations) {
+        if (has_weight(operation)) room += room_of(operation, file_);
+    }
+    if (room <= std::max(SMALL, MOST_GROWTH * stored)) return;
+    throw std::invalid_argument("its operations would take " + std::to_string(static_cast<int64_t>(room / 1e6)) +
+                                " MB for weights of " + std::to_string(static_cast<int64_t>(stored / 1e6)) +
+                                " MB: they use the same ones too often");
 }
 
 void NetworkLayers::make_layer(size_t index) {

@@ -56,6 +56,7 @@ class NetworkLayers {
   private:
     void find_users();
     void find_positive();
+    void require_little_room() const;
     void make_layer(size_t operation);
     void fuse_additions();
     bool can_add(int value) const;

@@ -38,7 +38,7 @@ class OperationReader {
     // It will stand in messages of one line.
     void read_name() {
         operation_.name = fields_.text("name");
-        const auto is_control = [](char c) { return (c >= 0 && c < 0x20) || c == 0x7f; };
+        const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
         const std::string& name = operation_.name;
         if (name.size() > LONGEST_NAME || std::any_of(name.begin(), name.end(), is_control)) {
             fields_.fail("its name is too long, or holds control characters");

@@ -65,4 +65,12 @@ void Plan::place_buffers(int64_t most_bytes) {
     }
 }
 
+double Plan::bytes_of_call(int threads) const {
+    int64_t room = 0;
+    for (const Step& step : steps_) room = std::max(room, step.room);
+    double bytes = static_cast<double>(arena_bytes_) + static_cast<double>(room) * threads;
+    for (const Shape& output : outputs) bytes += static_cast<double>(output.count()) * sizeof(float);
+    return bytes;
+}
+
 }  // namespace binaryrelax

@@ -36,6 +36,7 @@ struct Step {
     std::vector<int> reads;  // buffers; -1 for what the caller has given
     int writes;              // buffer; -1 for what the caller wants
     std::function<void(const Bound&, int64_t unit)> run;
+    int64_t room = 0;        // bytes of a thread's own memory that a unit needs, where images decide how many
 };
 
 // Steps run one after the other; each may read what earlier ones wrote.
@@ -54,6 +55,8 @@ class Plan {
     const std::vector<Step>& steps() const { return steps_; }
     const std::vector<int64_t>& offsets() const { return offsets_; }
     int64_t arena_bytes() const { return arena_bytes_; }
+    // What a call takes in all: activations, outputs, and each thread's own memory.
+    double bytes_of_call(int threads) const;
 
     std::vector<Shape> outputs;
 

@@ -8,7 +8,8 @@
 namespace binaryrelax {
 namespace {
 
-constexpr size_t MOST_OPERATIONS = 1 << 16;
+constexpr size_t MOST_OPERATIONS = 1 << 13;  // planning memory takes their square
+constexpr size_t MOST_OUTPUTS = 1 << 10;
 
 class ProgramReader {
   public:
@@ -110,6 +111,7 @@ class ProgramReader {
             file_.outputs.push_back(static_cast<int>(*value));
         }
         if (file_.outputs.empty()) fields_.fail("it has no output");
+        if (file_.outputs.size() > MOST_OUTPUTS) fields_.fail("it has too many outputs");
         file_.is_tuple = fields_.choice("layout", {"single", "tuple"}) == 1;
         if (!file_.is_tuple && file_.outputs.size() != 1) fields_.fail("it has more than a single output");
     }

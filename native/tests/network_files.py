@@ -251,9 +251,23 @@ def vectors(mode: str) -> bytes:
     return net.content(last, net.add("softmax", m, log=False))
 
 
+def wide(mode: str) -> bytes:
+    """Convolutions of so many channels that they have ways of their own."""
+    net = NetworkFileBuilder((3, 12, 12), mode=mode, seed=3)
+    around = {"stride": [1, 1], "padding": [1, 1, 1, 1], "dilation": [1, 1], "groups": 1}
+    one = {**around, "padding": [0, 0, 0, 0]}
+    relu = {"kind": "relu"}
+    x = net.add("conv", 0, weight=net.packed("first", (64, 3, 1, 1)), activation=relu, **one)
+    y = net.add("conv", x, weight=net.packed("conv1", (20, 64, 3, 3)), activation=relu, **around)
+    y = net.add("conv", y, weight=net.packed("conv2", (64, 20, 1, 1), TERNARY), **one)
+    x = net.add("add", x, y, activation=relu)
+    x = net.add("conv", x, weight=net.packed("conv3", (5, 64, 3, 3), TERNARY), **around)
+    return net.content(net.add("adaptive_pool", x, kind="average", size=[1, 1]))
+
+
 def networks() -> dict[str, bytes]:
     """A file of every kind, in both modes."""
-    makers = {"residual": residual, "mobile": mobile, "vectors": vectors}
+    makers = {"residual": residual, "mobile": mobile, "vectors": vectors, "wide": wide}
     return {
         f"{name} {mode}": make(mode) for name, make in makers.items() for mode in ("exact", "fast")
     }

@@ -221,6 +221,111 @@ def forge_growth(random: Random, content: bytes, other: bytes) -> bytes:
     return archive.signed()
 
 
+def forge_longer(random: Random, content: bytes, other: bytes) -> bytes:
+    """A program with more operations at its end or among the others, most of which fit anywhere."""
+    archive = Archive.of(content)
+    program = archive.manifest["program"]
+    for _ in range(random.choice([1, 2, 4, 8])):
+        last = values_of(program) - 1
+        value = random.choice([last, last, random.randint(0, last)])
+        operation = _fitting(random, value, random.randint(0, last), archive)
+        if random.random() < 0.4 and operation["op"] not in _WITHOUT_ACTIVATION:
+            operation["activation"] = random.choice(ACTIVATIONS)
+        program["operations"].append({"name": "more", **operation})
+    last = values_of(program) - 1
+    if random.random() < 0.5:
+        program["outputs"], program["layout"] = [last], "single"
+    else:
+        made = range(len(program["inputs"]), last + 1)
+        program["outputs"] = [last, *random.sample(made, random.randint(0, 2))]
+        program["layout"] = "tuple"
+    program["mode"] = random.choice(["fast", "exact"])
+    _fit_ranges(random, program)
+    return archive.signed()
+
+
+_WITHOUT_ACTIVATION = ("pool", "pad", "slice", "concat", "upsample", "softmax", "activate")
+
+
+def _fitting(random: Random, value: int, second: int, archive: Archive) -> dict[str, Any]:
+    """An operation over a value that is a map of a few pixels, or a vector."""
+    few = [random.randint(0, 2) for _ in range(6)]
+    kernel = [random.randint(1, 3) for _ in range(2)]
+    if random.random() < 0.15:
+        return _with_layer(random, value, archive)
+    return random.choice(
+        [
+            {"op": "activate", "in": [value], "activation": random.choice(ACTIVATIONS)},
+            {"op": "add", "in": [value, second]},
+            {"op": "add", "in": [value, value]},
+            {"op": "multiply", "in": [value, second]},
+            {"op": "concat", "in": [value, second]},
+            {"op": "concat", "in": [value] * random.randint(1, 4)},
+            {"op": "slice", "in": [value], "axis": random.randint(1, 3), "start": few[0],
+             "step": 1 + few[1]},
+            {"op": "pad", "in": [value], "padding": few, "value": random.choice([0, 0, -1.5])},
+            {"op": "pad", "in": [value], "padding": [0, 0, 0, 0, *few[:2]]},
+            {"op": "softmax", "in": [value], "log": random.random() < 0.5},
+            {"op": "pool", "in": [value], "kind": random.choice(["max", "average"]),
+             "kernel": kernel, "stride": [1 + few[0], 1 + few[1]],
+             "padding": [min(side, k - 1) for k in kernel for side in few[:2]],
+             "ceil": random.random() < 0.5, "count_padding": random.random() < 0.5},
+            {"op": "adaptive_pool", "in": [value], "kind": random.choice(["max", "average"]),
+             "size": [random.randint(1, 4) for _ in range(2)]},
+            {"op": "upsample", "in": [value], "kind": "bilinear", "factor": [1.5, 2],
+             "align_corners": random.random() < 0.5},
+            {"op": "flatten", "in": [value]},
+        ]
+    )  # fmt: skip
+
+
+def _with_layer(random: Random, value: int, archive: Archive) -> dict[str, Any]:
+    """One that uses a layer of the file once more."""
+    name = random.choice(list(archive.manifest["layers"]))
+    if len(archive.manifest["layers"][name]["shape"]) == 2:
+        return {"op": "linear", "in": [value], "weight": name}
+    return {
+        "op": "conv", "in": [value], "weight": name,
+        "stride": [random.randint(1, 3) for _ in range(2)],
+        "dilation": [random.randint(1, 3) for _ in range(2)],
+        "padding": [random.randint(0, 5) for _ in range(4)], "groups": random.choice([1, 1, 2, 12]),
+    }  # fmt: skip
+
+
+def forge_reach(random: Random, content: bytes, other: bytes) -> bytes:
+    """Convolutions with wide padding and dilation that fit, so that they ask for much memory."""
+    archive = Archive.of(content)
+    program = archive.manifest["program"]
+    shape = random.choice([shape for shape in program["inputs"] if len(shape) == 3] or [[1, 1, 1]])
+    shape[1:] = [random.randint(1, 9), random.randint(1, 9)]
+    for operation in _operations(archive):
+        if operation["op"] == "conv" and random.random() < 0.7:
+            sides = [2 ** random.randint(0, 21), random.randint(0, 3)]
+            random.shuffle(sides)
+            operation["padding"] = [side for side in sides for _ in range(2)]
+            operation["dilation"] = [random.choice([1, 1 + side // 2]) for side in sides]
+            operation["stride"] = [random.choice([1, 1 + 2 * side]) for side in sides]
+    program["mode"] = random.choice(["fast", "exact"])
+    return archive.signed()
+
+
+def forge_sharing(random: Random, content: bytes, other: bytes) -> bytes:
+    """The same operation over and over, or the same output: a small file for much work."""
+    archive = Archive.of(content)
+    program = archive.manifest["program"]
+    operations, times = _operations(archive), random.choice([10, 100, 1000, 9000])
+    layered = [number for number, operation in enumerate(operations) if "weight" in operation]
+    number = random.choice(layered)
+    if random.random() < 0.5:
+        operations += [copy.copy(operations[number]) for _ in range(times)]
+        program["outputs"] = [values_of(program) - 1]
+    else:
+        program["outputs"] = [len(program["inputs"]) + number] * times
+    program["layout"] = "tuple"
+    program["ranges"] = [None] * values_of(program)
+    return archive.signed()
+
+
 def values_of(program: dict[str, Any]) -> int:
     """How many values a program has."""
     return len(program["inputs"]) + len(program["operations"])
@@ -267,7 +372,8 @@ LIES: dict[str, Mutation] = {
     mutation.__name__: mutation
     for mutation in (
         forge_any_place, forge_numbers, forge_legal_numbers, forge_wiring, forge_order,
-        forge_weights, forge_inputs, forge_ranges, forge_growth,
+        forge_weights, forge_inputs, forge_ranges, forge_growth, forge_longer, forge_reach,
+        forge_sharing,
     )
 }  # fmt: skip
 KINDS: dict[str, Mutation] = {**DAMAGE, **FORGERY, **LIES}

@@ -16,7 +16,12 @@ from tests.packed.archive import Archive, StoredTensor
 
 SETS = native.instruction_sets()
 FILES = networks()
-INPUTS = {"residual": [(3, 9, 8)], "mobile": [(4, 8, 8)], "vectors": [(6,), (2, 4, 4)]}
+INPUTS = {
+    "residual": [(3, 9, 8)],
+    "mobile": [(4, 8, 8)],
+    "vectors": [(6,), (2, 4, 4)],
+    "wide": [(3, 12, 12)],
+}
 RNG = np.random.default_rng(0)
 
 

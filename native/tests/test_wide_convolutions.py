@@ -1,4 +1,4 @@
-"""Convolutions of many channels in fast mode: tiles, skipped padding and codes of few pixels give the portable bits."""
+"""Convolutions of many channels in fast mode: every way of its own gives the portable bits."""
 
 import binaryrelax_native as native
 import numpy as np

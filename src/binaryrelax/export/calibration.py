@@ -40,7 +40,15 @@ def measured_ranges(
         largest[number] = max(float(high), largest.get(number, float(high)))
 
     for inputs in _batches(program, calibration):
-        interpreter(inputs, watch)
+        try:
+            interpreter(inputs, watch)
+        except RuntimeError as error:  # torch's, of an operation
+            shapes = " and ".join(str(tuple(x.shape)) for x in inputs)
+            reason = " ".join(str(error).split())[:200]
+            raise ValueError(
+                f"export_native(calibration=...): the program made for the example does not take "
+                f"{shapes}; give images of the example's size ({reason})"
+            ) from None
     if not least:
         raise ValueError("export_native(calibration=...): it holds no images")
     return [(least[number], largest[number]) for number in sorted(least)]

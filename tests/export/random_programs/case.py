@@ -11,7 +11,7 @@ from binaryrelax import PerChannel, PerGroup, Quantizer, select_weights
 from tests.export.random_programs import steps
 from tests.packed.random_networks.case import QUANTIZERS, quiet
 
-MOST_NUMBERS = 60_000  # of a value, for a batch of two
+MOST_NUMBERS = {4: 20_000, 2: 2_000}  # of a map, of a vector, for a batch of two
 MOST = 1e4  # that a value may hold
 TRIES = 40  # for a step that fits
 
@@ -174,7 +174,7 @@ class Case:
         part.eval()
         with torch.no_grad():
             value = part(*(self._values[source].clone() for source in sources))
-        is_good = 0 < value.numel() <= MOST_NUMBERS and float(value.abs().max()) <= most
+        is_good = 0 < value.numel() <= MOST_NUMBERS[value.ndim] and float(value.abs().max()) <= most
         if is_good and bool(value.isfinite().all()):
             self._parts.append(part)
             self._wiring.append(sources)
@@ -216,6 +216,21 @@ class Case:
         if 1 < layer.groups < layer.in_channels:
             self.note("groups")
         return self._layer(layer, layer.out_channels, True), [source]
+
+    def _wide_convolution(self, source: int):
+        """Channels in multiples of 64, for which there are ways of their own."""
+        value = self._values[source]
+        inputs, outputs = self.random.choice([64, 128]), self.random.choice([48, 64, 64, 80, 128])
+        if value.shape[1] % 64:
+            before = nn.Conv2d(value.shape[1], inputs, 1, bias=False)
+            if not self._added("branch", before, [source]):
+                return None
+            source = len(self._values) - 1
+        inputs = self._values[source].shape[1]
+        padding = self.random.choice([0, 1, 1, 1, 2]) if min(value.shape[2:]) > 2 else 1
+        layer = nn.Conv2d(inputs, outputs, 3, padding=padding, bias=self.random.random() < 0.5)
+        self.note("wide")
+        return self._layer(layer, outputs, True), [source]
 
     def _linear(self, source: int):
         layer = nn.Linear(self._values[source].shape[1], steps.width(self.random))
@@ -297,7 +312,7 @@ _OF_BOTH = (
 )  # fmt: skip
 _OF_MAPS = (
     *_OF_BOTH, Case._convolution, Case._convolution, Case._convolution, Case._convolution,
-    Case._convolution, Case._residual, Case._gate, Case._pooling, Case._pooling, Case._resampling,
-    Case._summary, Case._flattening,
+    Case._convolution, Case._wide_convolution, Case._residual, Case._gate, Case._pooling,
+    Case._pooling, Case._resampling, Case._summary, Case._flattening,
 )  # fmt: skip
 _OF_VECTORS = (*_OF_BOTH, Case._linear, Case._linear, Case._linear, Case._linear)

@@ -69,6 +69,8 @@ def _judge(case: Case, record: Record, folder: Path) -> dict[str, list[float]]:
                 if not (certificate := certify(path, against=packed)).ok:
                     raise Differs(f"certificate: {certificate.reason}")
             with record.stage(mode, refusable=False):
+                if mode == "exact":
+                    truth.leave_out_what_is_refused(path)
                 errors[mode] = truth.check(path, mode)
     return errors
 
@@ -77,6 +79,7 @@ class Truth:
     """What the network gives, and how far rounding may lead away from it."""
 
     def __init__(self, case: Case, model: nn.Module) -> None:
+        self.case = case
         self.batches = [case.inputs(rows) for rows in case.batches]
         self._add_larger_images(case, model)
         own = outputs(model, self.batches)
@@ -97,6 +100,17 @@ class Truth:
         with suppress(RuntimeError):
             outputs(model, [inputs])
             self.batches.append(inputs)
+
+    def leave_out_what_is_refused(self, path: Path) -> None:
+        """Larger images, where the program is one for images of the example's size only."""
+        try:
+            binaryrelax_native.load(path).memory(*(tuple(x.shape) for x in self.batches[-1]))
+        except ValueError:
+            count = len(self.case.batches)
+            if len(self.batches) == count:
+                raise
+            del self.batches[count:], self.exact[count:]
+            self.case.note("of one size")
 
     def error(self, found: Outputs) -> float:
         """The largest difference, as a share of the largest number of the output."""

@@ -195,5 +195,5 @@ def flattening(random: Random) -> Step:
     """A map as a vector."""
     return random.choice(
         [nn.Flatten(), Does(lambda x: x.flatten(1)), Does(lambda x: x.reshape(x.shape[0], -1)),
-         Does(lambda x: x.view(x.size(0), -1))]
+         Does(lambda x: x.contiguous().view(x.size(0), -1))]
     )  # fmt: skip

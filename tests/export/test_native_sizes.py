@@ -1,4 +1,4 @@
-"""Slices that the native runtime takes for images of every size."""
+"""What the native runtime takes for images of every size, and what for one size only."""
 
 import numpy as np
 import pytest
@@ -39,3 +39,12 @@ def test_new_dimensions_among_slices(tmp_path):
     """As squeeze-and-excitation is often written."""
     model = packed(lambda: _Sliced(lambda x: x * x.mean((2, 3))[:, :, None, None]), Binary())
     _as_in_torch(model, tmp_path / "net.brx", (4, 3), (5, 7))
+
+
+def test_calibration_of_a_size_that_the_program_does_not_take(tmp_path):
+    """A number for each feature of a vector is made for as many as the example has."""
+    model = packed(lambda: _Sliced(lambda x: x.flatten(1)[:, 1:] * 2 + 1), Binary())
+    example, larger = torch.randn(2, 2, 4, 3), torch.randn(2, 2, 5, 7)
+    with pytest.raises(ValueError, match=r"does not take \(2, 2, 5, 7\); give images of"):
+        export_native(model, example, tmp_path / "net.brx", calibration=larger)
+    assert not (tmp_path / "net.brx").exists()
