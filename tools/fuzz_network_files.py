@@ -33,7 +33,7 @@ from tests.packed.forgery import FORGERY
 
 ROOT = Path(__file__).parents[1]
 PATIENCE = 20  # seconds for one file, far more than any should take
-MEMORY = 512  # MB that the driver may take; sanitizers take two or three times what a program does
+MEMORY = 768  # MB that the driver may take; sanitizers take two or three times what a program does
 FINE = ("refused", "same", "sound")  # other outcomes are failures
 SANITIZERS = {
     "ASAN_OPTIONS": f"hard_rss_limit_mb={MEMORY}:max_allocation_size_mb={MEMORY // 2}:"
