@@ -33,7 +33,7 @@ from tests.packed.forgery import FORGERY
 
 ROOT = Path(__file__).parents[1]
 PATIENCE = 20  # seconds for one file, far more than any should take
-MEMORY = 512  # MB that the driver may take; sanitizers take two or three times what a program does
+MEMORY = 768  # MB that the driver may take; sanitizers take two or three times what a program does
 FINE = ("refused", "same", "sound")  # other outcomes are failures
 SANITIZERS = {
     "ASAN_OPTIONS": f"hard_rss_limit_mb={MEMORY}:max_allocation_size_mb={MEMORY // 2}:"
@@ -148,7 +148,8 @@ class Tally:
     def add(self, kind: str, seed: int, outcome: str, run: str) -> None:
         """Counts one file."""
         self.outcomes[kind][outcome if outcome in FINE else "failure"] += 1
-        self.runs[run] += run != ""
+        if run:
+            self.runs[run] += 1
         if outcome not in FINE:
             self.failures.append(f"{kind} {seed}: {outcome}")
 
@@ -157,7 +158,9 @@ def fuzz(jobs: Iterable[tuple[str, int]], driver: Driver) -> Tally:
     """What came of the mutants of these kinds and seeds."""
     files, tally = networks(), Tally()
     originals = {name: digest_of(driver.verdict(content)) for name, content in files.items()}
-    for kind, seed in jobs:
+    for number, (kind, seed) in enumerate(jobs, start=1):
+        if number % 1000 == 0:
+            print(f"{number} files, {len(tally.failures)} failures", file=sys.stderr)
         name, content = mutant(kind, seed, files)
         start = time.monotonic()
         verdict = driver.verdict(content)
