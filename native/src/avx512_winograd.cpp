@@ -93,7 +93,7 @@ void transform_row(const TileWeightJob& job) {
             UNROLL for (int column = 0; column < 3; ++column) {
                 __m512i taps[3];
                 UNROLL for (int row = 0; row < 3; ++row) {
-                    taps[row] = _mm512_loadu_si512(panel + (row * 3 + column) * quads * line);
+                    taps[row] = _mm512_loadu_si512(panel + (row * 3 + column) * job.stride);
                 }
                 g[column] = combine<ROW>(taps[0], taps[1], taps[2]);
             }
@@ -101,7 +101,7 @@ void transform_row(const TileWeightJob& job) {
                                                  combine<2>(g[0], g[1], g[2]), combine<3>(g[0], g[1], g[2]),
                                                  combine<4>(g[0], g[1], g[2]), combine<5>(g[0], g[1], g[2])};
             int8_t* out = job.out + quad * line + set * LANES * 4;
-            UNROLL for (int column = 0; column < TILE_FIELD; ++column, out += quads * line) {
+            UNROLL for (int column = 0; column < TILE_FIELD; ++column, out += job.stride) {
                 _mm512_storeu_si512(out, columns[column]);
                 sums[column] = _mm512_dpbusd_epi32(sums[column], ones, columns[column]);
             }

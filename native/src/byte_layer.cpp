@@ -227,10 +227,12 @@ void ByteLayer::expand(int64_t group, int64_t panel, const Chunk& chunk, int8_t*
     }
 }
 
-void ByteLayer::expand_all(int64_t group, int64_t panel, int8_t* out) const {
-    for (const Chunk& chunk : chunks_) {
-        expand(group, panel, chunk, out);
-        out += chunk.steps * kernels_->quads_per_step * panel_sets(group, panel) * LANES * 4;
+void ByteLayer::expand_taps(int64_t group, int64_t panel, int64_t stride, int8_t* out) const {
+    const int64_t channels = geometry_.padded_inputs_in_group();
+    const int sets = tiles_[group].panel_sets(panel);
+    const uint32_t* words = tiles_[group].panel(panel);
+    for (int64_t tap = 0; tap < geometry_.taps(); ++tap, out += stride, words += channels * bits_ / 32 * sets * LANES) {
+        kernels_->expand(words, sets, channels / 4, bits_, out);
     }
 }
 

@@ -91,7 +91,8 @@ class ByteLayer {
     void expand(int64_t group, int64_t panel, const Chunk& chunk, int8_t* out) const;
     const uint32_t* words(int64_t group, int64_t panel) const { return tiles_[group].panel(panel); }
     int bits() const { return bits_; }
-    void expand_all(int64_t group, int64_t panel, int8_t* out) const;  // chunk after chunk
+    // All weights of a panel, taps `stride` bytes apart; where codes of a tap fill whole words.
+    void expand_taps(int64_t group, int64_t panel, int64_t stride, int8_t* out) const;
     int panel_sets(int64_t group, int64_t panel) const { return tiles_[group].panel_sets(panel); }
     const int8_t* depthwise_weights() const { return depthwise_weights_.data(); }  // [tap][output]
 

@@ -37,11 +37,12 @@ struct TileInputJob {
 
 // One of the six rows of G g G^T.
 struct TileWeightJob {
-    const int8_t* panel;        // [tap][quad of channels][set][lane][4]
+    const int8_t* panel;        // [tap][stride]; of each: [quad of channels][set][lane][4]
+    int64_t stride;             // bytes, of both
     int sets;
     int64_t channels;
     int row;
-    int8_t* out;                // [6][quad][set][lane][4]
+    int8_t* out;                // [6][stride]; of each the same
     int32_t* starts;            // [6][PANEL]: -128 times the sum of each output's
 };
 

@@ -24,8 +24,9 @@ struct TileGrid {
     int64_t count() const { return images * rows * columns; }
 };
 
-// Positions do not lie at multiples of a page: they would fall on one another in the caches.
+// Positions and taps do not lie at multiples of a page: they would fall on one another in the caches.
 int64_t position_stride(const TileGrid& grid, int64_t channels) { return 2 * grid.count() * channels + TILE_CHANNELS; }
+int64_t weight_stride(int64_t channels, int sets) { return channels * sets * LANES + 2 * LANES * 4; }
 
 // A thread's room. The panel that was expanded last stays.
 struct Room {
@@ -66,18 +67,18 @@ class WinogradWork {
     void multiply(const uint8_t* tiles, int64_t panel, int64_t first, int64_t count) const {
         const int sets = layer_.panel_sets(0, panel);
         const int8_t* expanded = expand(panel);
-        const int64_t column_size = channels_ * sets * LANES;
-        int8_t* weights = room.weights.reserve(TILE_FIELD * column_size);
+        const int64_t stride = weight_stride(channels_, sets);
+        int8_t* weights = room.weights.reserve(TILE_FIELD * stride);
         int32_t* starts = room.starts.reserve(TILE_FIELD * PANEL);
         int32_t* products = room.products.reserve(POSITIONS * product_stride(count));
         const uint8_t* pixels[MOST_TILES];
         for (int row = 0; row < TILE_FIELD; ++row) {
-            kernels_.transform_weights({expanded, sets, channels_, row, weights, starts});
+            kernels_.transform_weights({expanded, stride, sets, channels_, row, weights, starts});
             for (int column = 0; column < TILE_FIELD; ++column) {
                 const int64_t position = row * TILE_FIELD + column;
                 const uint8_t* tile = tiles + position * position_stride(grid_, channels_) + first * 2 * channels_;
                 for (int64_t i = 0; i < count; ++i) pixels[i] = tile + i * 2 * channels_;
-                kernels_.multiply({weights + column * column_size, sets, channels_,
+                kernels_.multiply({weights + column * stride, sets, channels_,
                                    starts + column * PANEL, pixels, static_cast<int>(count),
                                    products + position * product_stride(count)});
             }
@@ -85,9 +86,10 @@ class WinogradWork {
     }
 
     const int8_t* expand(int64_t panel) const {
-        int8_t* out = room.panel.reserve(layer_.steps() * layer_.panel_sets(0, panel) * LANES * 4);
+        const int64_t stride = weight_stride(channels_, layer_.panel_sets(0, panel));
+        int8_t* out = room.panel.reserve(layer_.geometry().taps() * stride);
         if (room.layer == layer_.identity() && room.expanded == panel) return out;
-        layer_.expand_all(0, panel, out);
+        layer_.expand_taps(0, panel, stride, out);
         room.layer = layer_.identity();
         room.expanded = panel;
         return out;
