@@ -33,6 +33,14 @@ def native_files(packed: nn.Module, calibration: Tensor, folder: Path) -> dict[M
     return files
 
 
+def uncalibrated_file(packed: nn.Module, example: Tensor, file: Path) -> Path:
+    """The packed network in mode fast without ranges: each image gets its own, layer by layer."""
+    from binaryrelax import export_native
+
+    export_native(packed, example, file, mode="fast")
+    return file
+
+
 def native_run(file: Path) -> Run:
     """A program with as many threads as torch."""
     runtime = native_runtime()

@@ -32,6 +32,7 @@ def measure_accuracies(
 
 def _sides(network: PreparedNetwork) -> Iterator[Side]:
     yield from network.our_sides()
+    yield from network.uncalibrated_sides()
     for weights, pair in network.pairs.items():
         yield float_side(weights, pair.floats)
         rivals = network.rival_sides(BATCH, weights)

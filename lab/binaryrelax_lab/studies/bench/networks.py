@@ -151,6 +151,7 @@ def measure_times(
     x = network.images.timed[:batch]
     every = [  # before inference_mode: tracing needs autograd's views
         *network.our_sides(),
+        *network.uncalibrated_sides(),
         *network.packed_sides(),
         *network.accelerated_sides(),
         *network.torch_sides(),

@@ -17,11 +17,17 @@ from binaryrelax_lab.studies.bench.integer_rivals import (
     onnx_files,
     torch_int8,
 )
-from binaryrelax_lab.studies.bench.native_runtime import native_files, native_run, native_runtime
+from binaryrelax_lab.studies.bench.native_runtime import (
+    native_files,
+    native_run,
+    native_runtime,
+    uncalibrated_file,
+)
 from binaryrelax_lab.studies.bench.packed_effort import MODES, Mode
 from binaryrelax_lab.studies.bench.rivals import Run
 from binaryrelax_lab.studies.bench.subjects import QUANTIZERS, Images, Subject, Twins, twins
 
+UNCALIBRATED = "ours, fast, not calibrated"
 FLOATS = next(iter(QUANTIZERS))  # which weights run in engines that know no packed ones
 
 
@@ -81,6 +87,16 @@ class PreparedNetwork:
         for weights, files in self.programs.items():
             for mode, file in files.items():
                 yield Side(f"ours, {mode}", weights, native_run(file))
+
+    def uncalibrated_sides(self) -> Iterator[Side]:
+        """Our runtime in mode fast, where it has to find the ranges of each image."""
+        if native_runtime() is None:
+            return
+        for weights, pair in self.pairs.items():
+            file = self._new_folder(weights) / "uncalibrated.brx"
+            example = self.images.calibration[:1]
+            run = native_run(uncalibrated_file(pair.packed, example, file))
+            yield Side(UNCALIBRATED, weights, run)
 
     def packed_sides(self) -> Iterator[Side]:
         """The packed PyTorch model, called with no setting touched but its mode."""
