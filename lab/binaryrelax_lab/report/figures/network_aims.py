@@ -106,7 +106,7 @@ def _accuracy(measured: MeasuredNetworks) -> Iterator[Aim]:
         if {"ours, fast", "ours, exact"} <= engines.keys():
             points = engines["ours, fast"] - engines["ours, exact"]
             words = f"{network}, {weights}: points of accuracy between `fast` and `exact`, at most"
-            yield Aim(words, f"{POINTS}", f"{abs(points):.2f}", abs(points) <= POINTS + 1e-9)
+            yield Aim(words, f"{POINTS}", f"{points:+.2f}", abs(points) <= POINTS + 1e-9)
 
 
 def _sizes(measured: MeasuredNetworks) -> Iterator[Aim]:

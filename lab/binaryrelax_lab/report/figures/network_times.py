@@ -8,7 +8,7 @@ from matplotlib.figure import Figure as Drawing
 
 from binaryrelax_lab.report.drawing import COLOURS, GRID, INK, legend, panels, title
 from binaryrelax_lab.report.figures.evidence import Evidence, Record
-from binaryrelax_lab.report.figures.markdown import NOTHING, table
+from binaryrelax_lab.report.figures.markdown import NOT_MEASURED, NOTHING, table
 from binaryrelax_lab.report.figures.measured_networks import (
     MODES,
     ONE_IMAGE,
@@ -124,6 +124,26 @@ def all_times(evidence: Evidence) -> str:
     )
 
 
+def calibration(evidence: Evidence) -> str:
+    """How much time calibration saves, by network and number of images."""
+    measured = MeasuredNetworks.of(evidence)
+    rows = [
+        (str(name), str(batch), *(_saved(engines, weights) for weights in WIDTHS))
+        for batch in measured.batches
+        for name, engines in measured.times(batch).items()
+    ]
+    if all(cell == NOTHING for row in rows for cell in row[2:]):
+        return NOT_MEASURED
+    return table(("time without calibration", "images", *WIDTHS), rows)
+
+
+def _saved(engines: Engines, weights: str) -> str:
+    calibrated, not_calibrated = ours("fast", weights), ours("fast, not calibrated", weights)
+    if not {calibrated, not_calibrated} <= engines.keys():
+        return NOTHING
+    return ratio_text(engines[not_calibrated]["seconds"] / engines[calibrated]["seconds"])
+
+
 def errors(evidence: Evidence) -> str:
     """Every engine: the error of its output for one image."""
     networks = MeasuredNetworks.of(evidence).times(ONE_IMAGE)
@@ -186,5 +206,6 @@ SECTIONS = {
     "networks-ahead": ahead,
     "networks-ratios": ratios,
     "networks-times": all_times,
+    "networks-calibration": calibration,
     "networks-errors": errors,
 }

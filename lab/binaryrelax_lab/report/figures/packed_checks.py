@@ -10,6 +10,7 @@ from binaryrelax_lab.report.figures.evidence import Evidence, Record, grouped
 from binaryrelax_lab.report.figures.markdown import NOT_MEASURED, percent, table
 
 PROGRAM_FILES, PROGRAMS = (f"results/fuzz/{name}.json" for name in ("network_files", "programs"))
+ARM = "results/fuzz/aarch64.json"
 OUTCOMES = {
     "refused": "refused with one line",
     "same": "same content",
@@ -67,6 +68,22 @@ def random_programs(evidence: Evidence) -> str:
         f"{content['cpu']}."
     )
     return f"{table(('stage', 'agree'), rows)}\n\n{line}"
+
+
+def on_arm(evidence: Evidence) -> str:
+    """The runtime built for 64-bit ARM, under an emulator, beside the same on x86."""
+    if not evidence.has(ARM):
+        return NOT_MEASURED
+    content = _without_failures(evidence, ARM)
+    sets = content["instruction_sets"]
+    networks = sum(n for kind, n in content["runs"].items() if kind.startswith("fast")) // len(sets)
+    differences = content["largest_differences"].items()
+    largest = ", ".join(f"{kind} {found:.0e}" for kind, found in differences)
+    return (
+        f"{networks:,} networks in both modes and {sum(content['forged_files'].values()):,} forged "
+        f"files, on {' and '.join(sets)}: no disagreement. Largest differences, as shares of the "
+        f"largest output: {largest}. {content['compiler']}; {content['emulator']}."
+    )
 
 
 def random_networks(evidence: Evidence) -> str:
@@ -171,6 +188,7 @@ SECTIONS = {
     "packed-random-networks": random_networks,
     "native-fuzz": damaged_programs,
     "native-random-programs": random_programs,
+    "native-arm": on_arm,
     "zoo-huggingface": partial(of_library, library="huggingface"),
     "zoo-timm": partial(of_library, library="timm"),
 }

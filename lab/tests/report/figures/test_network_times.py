@@ -55,6 +55,18 @@ def test_the_first_sentences_say_how_often_ours_is_ahead(evidence):
     assert "0.75 to 1.50 times as fast as the best int8 engine; it is ahead in 2 of 4" in words
 
 
+def test_calibration_is_shown_as_the_time_that_it_saves(tmp_path, evidence):
+    assert network_times.calibration(evidence) == "Not measured yet."
+    content = made_up_networks()
+    content["records"] += [
+        record | {"engine": "ours, fast, not calibrated", "seconds": 2 * record["seconds"]}
+        for record in content["records"]
+        if record["engine"] == "ours, fast"
+    ]
+    lines = network_times.calibration(evidence_of(tmp_path, content, PROFILED)).splitlines()
+    assert lines[2] == "| ResNet-20, 32 px | 1 | 2.00× | 2.00× |"
+
+
 def test_every_engine_has_a_row_for_each_batch_and_ours_one_for_each_width(evidence):
     text = network_times.all_times(evidence)
     assert "| one image, ms: least / median | ResNet-20, 32 px | ResNet-18, 224 px |" in text

@@ -6,9 +6,11 @@ import pytest
 
 from binaryrelax_lab.report.figures import Evidence
 from binaryrelax_lab.report.figures.packed_checks import (
+    ARM,
     PROGRAM_FILES,
     PROGRAMS,
     damaged_programs,
+    on_arm,
     random_programs,
 )
 
@@ -34,10 +36,22 @@ RANDOM = {
     "cpu": "a CPU",
 }
 
+EMULATED = {
+    "instruction_sets": ["portable", "dotprod"],
+    "runs": {"exact, portable": 102, "fast, portable": 44, "fast, dotprod": 44}
+    | {"exact, dotprod": 102, "fast, with exp, portable": 58, "fast, with exp, dotprod": 58},
+    "largest_differences": {"exact": 1.12e-7, "fast, with exp": 1e-7},
+    "forged_files": {"refused": 803, "ok": 197},
+    "failures": [],
+    "compiler": "a compiler",
+    "emulator": "an emulator",
+}
+PLACES = {"files": PROGRAM_FILES, "programs": PROGRAMS, "arm": ARM}
+
 
 def evidence_of(root, **contents):
     for name, content in contents.items():
-        path = root / {"files": PROGRAM_FILES, "programs": PROGRAMS}[name]
+        path = root / PLACES[name]
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(content))
     return Evidence(root)
@@ -56,10 +70,16 @@ def test_random_programs_tell_stages_and_differences(tmp_path):
     assert "largest output: exact: at the median 2e-07, at most 3e-06. Instruction" in text
 
 
+def test_an_emulated_processor_is_named_with_what_it_ran(tmp_path):
+    text = on_arm(evidence_of(tmp_path, arm=EMULATED))
+    assert text.startswith("102 networks in both modes and 1,000 forged files, on portable and dotprod")
+    assert "exact 1e-07" in text and text.endswith("a compiler; an emulator.")
+
+
 def test_failures_are_not_shown_as_if_there_were_none(tmp_path):
     failed = {"failures": ["flip_bits 17: crashed"]}
-    evidence = evidence_of(tmp_path, files=FILES | failed, programs=RANDOM | failed)
-    for section in (damaged_programs, random_programs):
+    evidence = evidence_of(tmp_path, files=FILES | failed, programs=RANDOM | failed, arm=EMULATED | failed)
+    for section in (damaged_programs, random_programs, on_arm):
         with pytest.raises(ValueError, match="holds failures"):
             section(evidence)
 
@@ -67,3 +87,4 @@ def test_failures_are_not_shown_as_if_there_were_none(tmp_path):
 def test_what_was_not_run_is_said(tmp_path):
     assert damaged_programs(Evidence(tmp_path)) == "Not measured yet."
     assert random_programs(Evidence(tmp_path)) == "Not measured yet."
+    assert on_arm(Evidence(tmp_path)) == "Not measured yet."
