@@ -83,7 +83,7 @@ def test_aims_say_yes_and_no(evidence):
     assert found == ["yes"]
     everywhere = next(row for row in rows if "everywhere" in row)
     assert "0.75× (ResNet-18, 224 px, batch 1, exact, 1 bit); below 1× in 4 of 16" in everywhere
-    assert "fast` and `exact`, at most | 0.1 | 0.30 | **no** |" in "\n".join(rows)
+    assert "fast` and `exact`, at most | 0.1 | -0.30 | **no** |" in "\n".join(rows)
     assert "| 1.50 MB | 1.40 MB | yes |" in "\n".join(rows)
     assert "| 10× | 9.0× | **no** |" in "\n".join(rows)
 
