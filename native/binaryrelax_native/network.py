@@ -86,7 +86,7 @@ class Network:
         return [(name, 1e3 * seconds) for name, seconds in steps]
 
     def memory(self, *shapes: tuple[int, ...]) -> int:
-        """Bytes that a call needs beside the weights, for inputs of these shapes, batch included."""
+        """Bytes that a call needs beside the weights, for inputs of these shapes with batch."""
         return self._native.memory([list(shape) for shape in shapes])
 
     def __repr__(self) -> str:
