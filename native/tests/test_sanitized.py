@@ -42,6 +42,8 @@ def test_threads_that_call_one_network_do_not_race(tmp_path):
     assert done.stdout.count(" 0 changed") == len(files)
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(not HAS_TOOLS, reason="needs cmake and a C++ compiler")
 def test_a_twentieth_of_the_forged_files_neither_crash_nor_deceive(tmp_path):
     out = tmp_path / "network_files.json"
     arguments = ["--files", str(NUM_FILES), "--out", str(out)]
