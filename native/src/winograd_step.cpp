@@ -51,6 +51,12 @@ class WinogradWork {
 
     int64_t units() const { return layer_.panels() * blocks_ + (epilogue_.has_border() ? output_.images : 0); }
     const ByteEpilogue& epilogue() const { return epilogue_; }
+    // Bytes that a thread needs for a unit.
+    int64_t room_bytes() const {
+        const int64_t weights = (layer_.geometry().taps() + TILE_FIELD) * weight_stride(channels_, layer_.panel_sets(0, 0));
+        const int64_t sums = POSITIONS * product_stride(MOST_TILES) + (TILE_FIELD + TILE * TILE) * PANEL;
+        return weights + sums * static_cast<int64_t>(sizeof(int32_t));
+    }
 
     void operator()(const Bound& bound, int64_t unit) const {
         const int64_t work = layer_.panels() * blocks_;
@@ -172,6 +178,7 @@ Step winograd_step(const std::string& name, const OperationLayer& layer, const B
     Step step{name, work->units(), {tiles}, work->epilogue().writes(),
               [work](const Bound& bound, int64_t unit) { (*work)(bound, unit); }};
     work->epilogue().add_reads(step.reads);
+    step.room = work->room_bytes();
     return step;
 }
 
