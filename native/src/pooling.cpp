@@ -47,7 +47,7 @@ void find_largest(const ConstMap& in, int64_t image, const Window& rows, const W
     const int64_t channels = in.shape.channels;
     std::fill_n(y, channels, -std::numeric_limits<float>::infinity());
     for_each_pixel(in, image, rows, columns, [&](const float* x) {
-        for (int64_t i = 0; i < channels; ++i) y[i] = (x[i] > y[i]) | (x[i] != x[i]) ? x[i] : y[i];
+        for (int64_t i = 0; i < channels; ++i) y[i] = ((x[i] > y[i]) | (x[i] != x[i])) ? x[i] : y[i];
     });
 }
 
