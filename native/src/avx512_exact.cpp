@@ -124,7 +124,8 @@ void finish_eight(const double* totals, const FinishJob& job, int64_t i) {
     const __m512d bias =
         job.bias ? _mm512_cvtps_pd(_mm256_maskz_loadu_ps(lanes, job.bias + i)) : _mm512_setzero_pd();
     for (int pixel = 0; pixel < job.num_pixels; ++pixel) {
-        const __m512d total = _mm512_loadu_pd(totals + pixel * PANEL + i);
+        const double* first = totals + pixel * PANEL + i;
+        const __m512d total = WHOLE ? _mm512_loadu_pd(first) : _mm512_maskz_loadu_pd(lanes, first);
         const __m256 y = _mm512_cvtpd_ps(_mm512_fmadd_pd(scale, total, bias));
         float* place = job.y + pixel * job.y_stride + i;
         if (WHOLE) {

@@ -6,6 +6,12 @@ import numpy as np
 from tests.packed.archive import Archive, StoredTensor
 
 BINARY, TERNARY = (-1, 1), (-1, 0, 1)
+INPUTS = {  # of each network, without the batch
+    "residual": [(3, 9, 8)],
+    "mobile": [(4, 8, 8)],
+    "vectors": [(6,), (2, 4, 4)],
+    "wide": [(3, 12, 12)],
+}
 UNSIGNED = "0" * 64  # `Archive.signed` puts digests in the place
 
 

@@ -11,17 +11,11 @@ from pathlib import Path
 import binaryrelax_native as native
 import numpy as np
 import pytest
-from native.tests.network_files import NetworkFileBuilder, networks
+from native.tests.network_files import INPUTS, NetworkFileBuilder, networks
 from tests.packed.archive import Archive, StoredTensor
 
 SETS = native.instruction_sets()
 FILES = networks()
-INPUTS = {
-    "residual": [(3, 9, 8)],
-    "mobile": [(4, 8, 8)],
-    "vectors": [(6,), (2, 4, 4)],
-    "wide": [(3, 12, 12)],
-}
 RNG = np.random.default_rng(0)
 
 

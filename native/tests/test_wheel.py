@@ -11,12 +11,11 @@ from pathlib import Path
 import binaryrelax_native as native
 import numpy as np
 import pytest
-from native.tests.network_files import networks
+from native.tests.network_files import INPUTS, networks
 
 NATIVE = Path(__file__).parents[1]
 MOST_BYTES = 3_000_000  # of the wheel
 HAS_TOOLS = shutil.which("c++") and find_spec("scikit_build_core") and find_spec("nanobind")
-INPUTS = {"residual": [(3, 9, 8)], "mobile": [(4, 8, 8)], "vectors": [(6,), (2, 4, 4)]}
 
 RUN = """
 import sys
