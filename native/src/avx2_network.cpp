@@ -6,8 +6,6 @@ namespace binaryrelax {
 namespace avx2 {
 namespace {
 
-enum class Adding { Nothing, Bytes, Floats };
-
 // Eight numbers of 32 bits as bytes: from 0 to 255, those beyond at these limits.
 inline void store_bytes(uint8_t* out, __m256i numbers) {
     const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(numbers), _mm256_extracti128_si256(numbers, 1));

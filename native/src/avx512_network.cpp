@@ -40,9 +40,6 @@ struct MultiplyChunk {
     }
 };
 
-// What is added to the outputs before their limits.
-enum class Adding { Nothing, Bytes, Floats };
-
 // Sixteen outputs of all pixels: what belongs to outputs stays in registers. WHOLE: there are no lanes without an
 // output; stores through a mask take many times as long.
 template <Adding ADDING, bool SCALED, bool WHOLE>

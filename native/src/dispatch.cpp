@@ -27,8 +27,8 @@ const Kernels AVX2_KERNELS = {"avx2", avx2::build_tables, avx2::look_up, avx2::l
                               avx2::to_bytes, avx2::shuffle, avx2::dot_codes, avx2::expand,
                               avx2::dot_bytes, nullptr, avx2::add_signed, avx2::add_signed,
                               avx2::finish_exact, avx2::finish_fast, 1, nullptr, nullptr,
-                              avx2::multiply, nullptr, avx2::multiply_depthwise, avx2::write_outputs, avx2::quantize,
-                              &avx2::FLOATS, nullptr};
+                              avx2::multiply, nullptr, avx2::multiply_depthwise, avx2::write_outputs,
+                              avx2::quantize, &avx2::FLOATS, nullptr};
 
 const Kernels AVX_VNNI_KERNELS = {"avx_vnni", avx2::build_tables, avx2::look_up, avx2::largest_magnitude,
                                   avx2::to_bytes, avx2::shuffle, avx2::dot_codes, avx2::expand,
@@ -48,8 +48,8 @@ const Kernels VBMI_KERNELS = {"avx512_vbmi", avx512::build_tables, avx512::look_
                               avx512::to_bytes, avx512::shuffle, avx512::dot_codes, avx512_vbmi::expand,
                               avx512::dot_bytes, nullptr, avx512::add_signed, avx512::add_signed,
                               avx512::finish_exact, avx512::finish_fast, 1, nullptr, nullptr,
-                              avx512::multiply, avx512_vbmi::multiply_words, avx512::multiply_depthwise, avx512::write_outputs,
-                              avx512::quantize, &avx512::FLOATS, &avx512::WINOGRAD};
+                              avx512::multiply, avx512_vbmi::multiply_words, avx512::multiply_depthwise,
+                              avx512::write_outputs, avx512::quantize, &avx512::FLOATS, &avx512::WINOGRAD};
 
 const Kernels AMX_KERNELS = {"amx", avx512::build_tables, avx512::look_up, avx512::largest_magnitude,
                              avx512::to_bytes, avx512::shuffle, avx512::dot_codes, avx512_vbmi::expand,

@@ -8,6 +8,9 @@
 namespace binaryrelax {
 namespace {
 
+// What is added to the outputs before their limits.
+enum class Adding { Nothing, Bytes, Floats };
+
 inline float limited(float y, float low, float high) {
     const float above = y < low ? low : y;  // NaN stays
     return above > high ? high : above;
