@@ -5,14 +5,26 @@ from binaryrelax_lab.results.collection import (
     collect_runs as collect_runs,
     read_run as read_run,
 )
+from binaryrelax_lab.results.language_result import (
+    LanguageEpoch as LanguageEpoch,
+    LanguageResult as LanguageResult,
+    LanguageSummary as LanguageSummary,
+    Sample as Sample,
+    TextScore as TextScore,
+)
 from binaryrelax_lab.results.run_result import (
     EpochRecord as EpochRecord,
+    RunResult as RunResult,
+    Summary as Summary,
+)
+from binaryrelax_lab.results.training_result import (
+    Ending as Ending,
+    Epoch as Epoch,
     LayerFacts as LayerFacts,
     NetworkSize as NetworkSize,
     RecipeFacts as RecipeFacts,
-    RunResult as RunResult,
     Start as Start,
-    Summary as Summary,
+    TrainingResult as TrainingResult,
     Weights as Weights,
 )
 from binaryrelax_lab.results.weight_histograms import (
