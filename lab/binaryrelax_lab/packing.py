@@ -72,6 +72,10 @@ def pack_run(
     """
     run_folder = RunFolder(folder)
     result = run_folder.finished()
+    if not isinstance(result, RunResult):
+        raise ValueError(
+            f"{folder} holds a language model; only networks for images can be packed yet"
+        )
     recipe = result.recipe
     if recipe.quantizer is None:
         raise ValueError(
@@ -113,7 +117,7 @@ def load_packed_run(path: Path) -> tuple[nn.Module, str]:
 
 def accuracy_of(model: nn.Module, data: ImageSource, machine: Machine) -> float:
     """Percentage of the test images that a network gets right."""
-    return Evaluation(model, data, machine).accuracies()["accuracy"]
+    return Evaluation(model, data, machine).measured()["accuracy"]
 
 
 def example_images(dataset: str) -> Tensor:

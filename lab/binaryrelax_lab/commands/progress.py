@@ -12,7 +12,14 @@ from rich.text import Text
 from binaryrelax.cli.console import say
 from binaryrelax_lab.engine import Listener
 from binaryrelax_lab.recipes import METHOD_NAMES, Recipe
-from binaryrelax_lab.results import EpochRecord, RunResult
+from binaryrelax_lab.results import (
+    VALIDATION,
+    Epoch,
+    EpochRecord,
+    LanguageEpoch,
+    LanguageResult,
+    TrainingResult,
+)
 
 BAR_WIDTH = 10  # of one network; with it the table fits 80 columns
 
@@ -66,7 +73,8 @@ class _Watching(Listener):
         self.running: Recipe | None = None
         self.steps_done, self.steps_per_epoch = 0, 1
         self.num_epochs = 0  # of the running network
-        self.images_per_second = 0.0
+        self.units_per_second = 0.0
+        self._unit = recipes[0].UNIT if recipes else ""
 
     def run_started(self, recipe: Recipe, steps_per_epoch: int, steps_done: int) -> None:
         """A network's turn has come."""
@@ -75,19 +83,20 @@ class _Watching(Listener):
         self.running = recipe  # last: a display may draw from a thread of its own
         self.clock.skip(steps_done / steps_per_epoch)
         self.clock.start()
-        self._epoch_began, self._num_images = time.perf_counter(), 0
+        self._epoch_began, self._num_examples = time.perf_counter(), 0
 
-    def step_finished(self, num_images: int) -> None:
+    def step_finished(self, num_examples: int) -> None:
         """Only counts."""
         self.steps_done += 1
-        self._num_images += num_images
+        self._num_examples += num_examples
         self.clock.advance(1 / self.steps_per_epoch)
 
-    def epoch_finished(self, record: EpochRecord) -> None:
+    def epoch_finished(self, record: Epoch) -> None:
         """Measures the speed."""
         now = time.perf_counter()
-        self.images_per_second = self._num_images / (now - self._epoch_began)
-        self._epoch_began, self._num_images = now, 0
+        units = self.running.units_per_example if self.running else 1
+        self.units_per_second = units * self._num_examples / (now - self._epoch_began)
+        self._epoch_began, self._num_examples = now, 0
 
 
 class PlainProgress(_Watching):
@@ -111,21 +120,21 @@ class PlainProgress(_Watching):
         resumed = f", resumed at epoch {steps_done / steps_per_epoch:.4g}" if steps_done else ""
         self.note(f"{self._position()} {recipe.name}: {METHOD_NAMES[recipe.method]}{resumed}")
 
-    def epoch_finished(self, record: EpochRecord) -> None:
+    def epoch_finished(self, record: Epoch) -> None:
         """Says what the epoch has brought."""
         super().epoch_finished(record)
         self.note(
             f"  epoch {record.epoch + 1}/{self.num_epochs}{describe_phase(record)}"
             f"  lr {record.lr:.3g}  loss {record.train_loss:.3f}"
-            f"  accuracy {record.accuracy:.2f} %"
-            f"  {self.images_per_second:,.0f} images/s  time left {self.clock.time_left()}"
+            f"  {describe_score(record)}"
+            f"  {self.units_per_second:,.0f} {self._unit}/s  time left {self.clock.time_left()}"
         )
 
-    def run_finished(self, result: RunResult) -> None:
+    def run_finished(self, result: TrainingResult) -> None:
         """Says how the run has ended."""
-        self.note(f"  done in {result.seconds:.0f} s: {result.last:.2f} %")
+        self.note(f"  done in {result.seconds:.0f} s: {describe_last(result)}")
 
-    def run_skipped(self, result: RunResult) -> None:
+    def run_skipped(self, result: TrainingResult) -> None:
         """Says that there was nothing to do."""
         self.runs_begun += 1
         self.clock.skip(len(result.epochs))
@@ -144,7 +153,7 @@ class LiveProgress(_Watching):
 
     def __init__(self, console: Console, recipes: list[Recipe]) -> None:
         super().__init__(recipes)
-        self.records: dict[str, EpochRecord] = {}
+        self.records: dict[str, Epoch] = {}
         self.speeds: dict[str, float] = {}
         self.notes: dict[str, str] = {}
         self.live = Live(get_renderable=self._draw, console=console, refresh_per_second=5)
@@ -157,19 +166,19 @@ class LiveProgress(_Watching):
         self.running = None
         self.live.__exit__(None, None, None)
 
-    def epoch_finished(self, record: EpochRecord) -> None:
+    def epoch_finished(self, record: Epoch) -> None:
         """New numbers in the running row."""
         super().epoch_finished(record)
         if self.running:
             self.records[self.running.name] = record
-            self.speeds[self.running.name] = self.images_per_second
+            self.speeds[self.running.name] = self.units_per_second
 
-    def run_finished(self, result: RunResult) -> None:
+    def run_finished(self, result: TrainingResult) -> None:
         """The row is complete."""
         self.running = None
         self.notes[result.name] = f"{result.seconds:.0f} s"
 
-    def run_skipped(self, result: RunResult) -> None:
+    def run_skipped(self, result: TrainingResult) -> None:
         """The row was complete before."""
         self.records[result.name] = result.epochs[-1]
         self.notes[result.name] = "kept"
@@ -182,7 +191,8 @@ class LiveProgress(_Watching):
     def _draw(self) -> RenderableType:
         table = Table(box=None, padding=(0, 1, 0, 0))
         table.add_column("network", overflow="fold")  # the one that gives way to the others
-        for heading in ("epoch", "phase", "λ", "lr", "loss", "accuracy", "images/s"):
+        measured = "perplexity" if self._unit == "tokens" else "accuracy"
+        for heading in ("epoch", "phase", "λ", "lr", "loss", measured, f"{self._unit}/s"):
             table.add_column(heading, justify="right", no_wrap=True)
         table.add_column("", min_width=BAR_WIDTH, no_wrap=True)
         for recipe in self.recipes:
@@ -220,7 +230,7 @@ class LiveProgress(_Watching):
         return [name, f"{done}/{recipe.epochs}", *numbers, shown_speed, state]
 
 
-def describe_phase(record: EpochRecord) -> str:
+def describe_phase(record: Epoch) -> str:
     """Phase and λ of an epoch, in a few words; nothing for a float run."""
     if record.phase is None:
         return ""
@@ -234,12 +244,34 @@ def describe_strength(strength: float | None) -> str:
     return "∞" if math.isinf(strength) else f"{strength:.3g}"
 
 
-def _numbers(record: EpochRecord) -> list[str]:
-    """Phase, λ, learning rate, loss and accuracy of a record, as text."""
+def describe_score(record: Epoch) -> str:
+    """What was measured after an epoch, in a few words."""
+    if isinstance(record, LanguageEpoch):
+        return f"validation loss {record.loss:.3f}  perplexity {_score(record)}"
+    return f"accuracy {_score(record)}"
+
+
+def describe_last(result: TrainingResult) -> str:
+    """What was measured after the last epoch, as a bare figure."""
+    if isinstance(result, LanguageResult):
+        return f"perplexity {result.score(VALIDATION).perplexity:.1f}"
+    return f"{result.last:.2f} %"
+
+
+def _score(record: Epoch) -> str:
+    """An accuracy, or a perplexity."""
+    if isinstance(record, LanguageEpoch):
+        return f"{record.perplexity:.1f}"
+    assert isinstance(record, EpochRecord)
+    return f"{record.accuracy:.2f} %"
+
+
+def _numbers(record: Epoch) -> list[str]:
+    """Phase, λ, learning rate, loss and score of a record, as text."""
     return [
         "-" if record.phase is None else "I" * record.phase,
         describe_strength(record.strength),
         f"{record.lr:.3g}",
         f"{record.train_loss:.3f}",
-        f"{record.accuracy:.2f} %",
+        _score(record),
     ]

@@ -7,6 +7,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from binaryrelax_lab.recipes.image_recipe import ImageRecipe
 from binaryrelax_lab.recipes.learning_rate import LearningRateSchedule, Steps
 from binaryrelax_lab.recipes.name import METHOD_NAMES
 from binaryrelax_lab.recipes.recipe import Recipe
@@ -71,8 +72,9 @@ def _settings_lines(families: dict[str, list[Recipe]]) -> list[str]:
 
 
 def _settings(recipe: Recipe) -> str:
+    momentum = f"momentum {recipe.momentum:g}, " if isinstance(recipe, ImageRecipe) else ""
     return (
-        f"{recipe.epochs} epochs of batch {recipe.batch_size}, momentum {recipe.momentum:g}, "
+        f"{recipe.epochs} epochs of batch {recipe.batch_size}, {momentum}"
         f"lr {recipe.lr:g} {_falling(recipe.lr_schedule)},\n    "
         f"weight decay {recipe.weight_decay:g}, "
         f"λ from {recipe.initial_strength:g}, ×{recipe.growth:.4g} {_each(recipe)}, "

@@ -11,7 +11,12 @@ from rich.console import Console
 
 from binaryrelax.cli.console import say
 from binaryrelax_lab.campaign import Campaign, run_campaign
-from binaryrelax_lab.commands.progress import LiveProgress, PlainProgress, describe_phase
+from binaryrelax_lab.commands.progress import (
+    LiveProgress,
+    PlainProgress,
+    describe_phase,
+    describe_score,
+)
 from binaryrelax_lab.commands.signals import Stopped, stop_wishes
 from binaryrelax_lab.data import ImageSource, load_dataset
 from binaryrelax_lab.engine import (
@@ -25,7 +30,14 @@ from binaryrelax_lab.engine import (
     train_all,
 )
 from binaryrelax_lab.recipes import Recipe
-from binaryrelax_lab.results import EpochRecord, RunResult, Summary
+from binaryrelax_lab.results import (
+    VALIDATION,
+    Ending,
+    Epoch,
+    LanguageSummary,
+    Summary,
+    TrainingResult,
+)
 
 EPOCHS_BETWEEN_LINES = 10  # of each run of a campaign
 
@@ -49,7 +61,7 @@ class ShownTraining:
         overwrite: bool = False,
         images: tuple[Path | None, bool] = (None, False),
         log: Path | None = None,
-    ) -> list[RunResult | None]:
+    ) -> list[TrainingResult | None]:
         """Trains one network after the other and returns their results.
 
         Args:
@@ -98,7 +110,7 @@ class ShownTraining:
 
     def _train(
         self, data: ImageSource | None, machine: Machine, options: RunOptions, log: Path | None
-    ) -> list[RunResult | None]:
+    ) -> list[TrainingResult | None]:
         display = LiveProgress if self.console.is_terminal else PlainProgress
         recipes = [job.recipe for job in self.jobs]
         with stop_wishes() as wish, display(self.console, recipes) as progress:
@@ -180,14 +192,14 @@ class _RunLines(Listener):
         self.epochs = recipe.epochs
         self.say(f"{self.name}: begins at epoch {steps_done / steps_per_epoch:.4g}")
 
-    def epoch_finished(self, record: EpochRecord) -> None:
+    def epoch_finished(self, record: Epoch) -> None:
         if (record.epoch + 1) % EPOCHS_BETWEEN_LINES == 0:
             self.say(
                 f"{self.name}: epoch {record.epoch + 1}/{self.epochs}{describe_phase(record)}"
-                f"  loss {record.train_loss:.3f}  accuracy {record.accuracy:.2f} %"
+                f"  loss {record.train_loss:.3f}  {describe_score(record)}"
             )
 
-    def run_finished(self, result: RunResult) -> None:
+    def run_finished(self, result: TrainingResult) -> None:
         line = summary_line(result.summary)
         self.say(f"{self.name}: done in {result.seconds:.0f} s, {line}")
 
@@ -195,15 +207,29 @@ class _RunLines(Listener):
         self.say(f"{self.name}: {line}")
 
 
-def summary_line(summary: Summary) -> str:
+def summary_line(summary: Ending) -> str:
     """The figures of a finished run in one line."""
-    top5, anew, best = summary.last_top5, summary.last_recalibrated, summary.best_phase_two
     in_q = {None: "float", True: "in Q", False: "NOT in Q"}[summary.in_q]
+    words = _of_texts(summary) if isinstance(summary, LanguageSummary) else _of_images(summary)
+    return f"{words}, weights {in_q}"
+
+
+def _of_images(summary: Ending) -> str:
+    assert isinstance(summary, Summary)
+    top5, anew, best = summary.last_top5, summary.last_recalibrated, summary.best_phase_two
     parts = (
         f"accuracy {summary.last:.2f} %",
         "" if top5 is None else f" (top-5 {top5:.2f} %)",
         "" if anew is None else f" (recalibrated {anew:.2f} %)",  # older results lack it
         "" if best is None else f", best of Phase II {best:.2f} %",
-        f", weights {in_q}",
     )
     return "".join(parts)
+
+
+def _of_texts(summary: LanguageSummary) -> str:
+    score = (summary.texts or {})[VALIDATION]
+    pairs = "" if score.bigrams is None else f", counts of pairs {score.bigrams:.3f}"
+    return (
+        f"validation loss {score.loss:.3f} (perplexity {score.perplexity:.1f}, "
+        f"{score.bits_per_byte:.3f} bits per byte{pairs})"
+    )

@@ -9,12 +9,13 @@ from binaryrelax_lab.data import ImageSource
 from binaryrelax_lab.engine.compiled import Compiled
 from binaryrelax_lab.engine.cuda_graph import GraphedFunction
 from binaryrelax_lab.engine.machine import Machine
+from binaryrelax_lab.engine.task import Measured
 
 CPU_BATCH, GPU_BATCH, PHOTOGRAPHS = 500, 2000, 250
 
 
 class Evaluation:
-    """Counts right answers of a network as it is at the moment; see `accuracies`.
+    """Counts right answers of a network as it is at the moment; see `measured`.
 
     Args:
         often: it will be asked after each epoch, which is worth compiling the network on a GPU.
@@ -46,7 +47,7 @@ class Evaluation:
             self._count = GraphedFunction(self._count_right)
 
     @torch.no_grad()
-    def accuracies(self) -> dict[str, float]:
+    def measured(self) -> Measured:
         """Percentages of the whole test set: "accuracy", and for ImageNet "accuracy_top5"."""
         self._num_right.zero_()
         was_training = self.model.training

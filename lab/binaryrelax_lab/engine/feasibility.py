@@ -8,6 +8,7 @@ from torch import nn
 
 from binaryrelax import Binary, select_weights
 from binaryrelax_lab.data import IMAGE_SHAPES, NUM_CLASSES, ImageSource
+from binaryrelax_lab.engine.image_task import task_for
 from binaryrelax_lab.engine.job import Job
 from binaryrelax_lab.engine.network import (
     UnfitStart,
@@ -16,6 +17,7 @@ from binaryrelax_lab.engine.network import (
     new_network,
     take_over,
 )
+from binaryrelax_lab.engine.task import Material
 from binaryrelax_lab.files import FINAL_NAME
 from binaryrelax_lab.models import build_network
 from binaryrelax_lab.recipes import ALL_RECIPES, Recipe
@@ -41,18 +43,17 @@ def refuse_impossible(jobs: Iterable[Job]) -> None:
             _refuse_small_images(recipe)
 
 
-def refuse_bad_start(jobs: Iterable[Job], data: ImageSource) -> None:
-    """A `ValueError` if one of the jobs could not be begun with these images and files.
+def refuse_bad_start(jobs: Iterable[Job], data: ImageSource | Material) -> None:
+    """A `ValueError` if one of the jobs could not be begun with these data and files.
 
     A file that one of the jobs before writes is not looked at.
     """
     written = set()
     for job in jobs:
-        if job.recipe.held_out:
-            data.holding_out(job.recipe.held_out)
+        task = task_for(job.recipe, data)
         if job.initial and job.initial not in written:
             tensors = load_network(job.initial, job.recipe)
-            take_over(new_network(job.recipe, data, job.seed), tensors, job.recipe)
+            take_over(new_network(task, job.seed), tensors, job.recipe)
         written.add(job.folder / FINAL_NAME)
 
 

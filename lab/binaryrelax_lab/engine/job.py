@@ -9,7 +9,7 @@ from pathlib import Path
 from binaryrelax_lab.engine.run_folder import Identity, RunFolder, State
 from binaryrelax_lab.files import FINAL_NAME, digest_of
 from binaryrelax_lab.recipes import Recipe, find_recipe, plain
-from binaryrelax_lab.results import RunResult, Start
+from binaryrelax_lab.results import Start, TrainingResult
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Job:
         """What decides the result; the network to start from is looked at anew."""
         return Identity(plain(self.recipe), self.seed, _described(self.initial), precision)
 
-    def finished_result(self) -> RunResult | None:
+    def finished_result(self) -> TrainingResult | None:
         """The result of this very job, if the folder holds it complete.
 
         The network that it started from may be gone, and so may its histograms.

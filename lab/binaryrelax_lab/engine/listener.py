@@ -4,7 +4,7 @@ from functools import partial
 
 from binaryrelax.optim.monitor import LayerRecord
 from binaryrelax_lab.recipes import Recipe
-from binaryrelax_lab.results import EpochRecord, RunResult
+from binaryrelax_lab.results import Epoch, TrainingResult
 
 
 class Listener:
@@ -19,22 +19,22 @@ class Listener:
     def run_started(self, recipe: Recipe, steps_per_epoch: int, steps_done: int) -> None:
         """Training begins, or goes on after `steps_done` steps."""
 
-    def step_finished(self, num_images: int) -> None:
-        """One more step is done, with so many images, those of all processes.
+    def step_finished(self, num_examples: int) -> None:
+        """One more step is done, with so many examples, those of all processes.
 
         Called often: must be cheap and must not read the device.
         """
 
-    def epoch_finished(self, record: EpochRecord) -> None:
+    def epoch_finished(self, record: Epoch) -> None:
         """An epoch is over."""
 
     def layers_measured(self, epoch: int, layers: list[LayerRecord]) -> None:
         """What ``measure`` says of the quantized layers after an epoch, if that was wanted."""
 
-    def run_finished(self, result: RunResult) -> None:
+    def run_finished(self, result: TrainingResult) -> None:
         """The run is over and its files are written; only the first process is told."""
 
-    def run_skipped(self, result: RunResult) -> None:
+    def run_skipped(self, result: TrainingResult) -> None:
         """The run had been finished before."""
 
     def note(self, line: str) -> None:

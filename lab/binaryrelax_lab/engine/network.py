@@ -1,7 +1,6 @@
 """The network of a run before its first step."""
 
 import threading
-from importlib.util import find_spec
 from pathlib import Path
 from textwrap import shorten
 
@@ -9,9 +8,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from binaryrelax_lab.data import ImageSource
-from binaryrelax_lab.engine.machine import Machine
-from binaryrelax_lab.models import build_network
+from binaryrelax_lab.engine.task import Task
 from binaryrelax_lab.recipes import Recipe
 
 _BUILDING = threading.Lock()
@@ -21,14 +18,14 @@ class UnfitStart(ValueError):
     """A file does not hold the network that a run is to start from."""
 
 
-def new_network(recipe: Recipe, data: ImageSource, seed: int) -> nn.Module:
+def new_network(task: Task, seed: int) -> nn.Module:
     """A network whose first weights depend on the seed only.
 
     One at a time: networks that are built side by side would draw from each other's numbers.
     """
     with _BUILDING, torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return build_network(recipe.network, data.num_channels, data.num_classes)
+        return task.build()
 
 
 def load_network(path: Path, recipe: Recipe) -> dict[str, Tensor]:
@@ -62,18 +59,6 @@ def take_over(model: nn.Module, tensors: dict[str, Tensor], recipe: Recipe) -> N
 def cannot_start(recipe: Recipe, reason: str) -> str:
     """Says that a recipe has been given the weights of another network."""
     return (
-        f"{recipe.name} cannot start from another network than {recipe.network} for its classes "
+        f"{recipe.name} cannot start from another network than {recipe.network} for its data "
         f"({reason})"
     )
-
-
-def place(model: nn.Module, machine: Machine) -> None:
-    """Brings the model to the machine, in the layout and with the kernels that are fastest there.
-
-    Its layers and parameters keep their names.
-    """
-    model.to(machine.device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    if machine.is_gpu and machine.precision == "bf16" and find_spec("triton"):
-        from binaryrelax_lab.engine.narrow_convolutions import quicken
-
-        quicken(model)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from binaryrelax import BinaryRelax, measure, monitor
-from binaryrelax.packed.manifest import digest_of_tensors
-from binaryrelax_lab.data import ImageSet, ImageSource
+from binaryrelax_lab.data import ImageSource
 from binaryrelax_lab.engine.environment import describe_environment
 from binaryrelax_lab.engine.feasibility import refuse_bad_start
 from binaryrelax_lab.engine.histogram_recorder import HistogramRecorder
@@ -24,17 +22,11 @@ from binaryrelax_lab.engine.job import Job
 from binaryrelax_lab.engine.listener import Listener
 from binaryrelax_lab.engine.machine import Machine
 from binaryrelax_lab.engine.network import load_network
+from binaryrelax_lab.engine.task import Material
 from binaryrelax_lab.engine.trainer import Trainer
 from binaryrelax_lab.files import digest_of
 from binaryrelax_lab.recipes import Recipe
-from binaryrelax_lab.results import (
-    EpochRecord,
-    RecipeFacts,
-    RunResult,
-    Snapshot,
-    Summary,
-    Weights,
-)
+from binaryrelax_lab.results import Epoch, RecipeFacts, Snapshot, TrainingResult, Weights
 
 STEPS_BETWEEN_AGREEMENTS = 16  # GPUs ask each other whether to stop, which makes them wait
 
@@ -71,12 +63,12 @@ class RunOptions:
 
 def train(
     job: Job,
-    data: ImageSource,
+    data: ImageSource | Material,
     *,
     machine: Machine | None = None,
     listener: Listener | None = None,
     options: RunOptions | None = None,
-) -> RunResult | None:
+) -> TrainingResult | None:
     """Trains a network and writes its run folder; returns the result, on the first process.
 
     The result is written last: a folder that has it is complete. An earlier run in the folder is
@@ -108,7 +100,6 @@ def train(
         (2, ['checkpoints', 'final.safetensors', 'histograms.json', 'result.json'])
     """
     machine, listener = machine or Machine(), listener or Listener()
-    data = data.holding_out(job.recipe.held_out) if job.recipe.held_out else data
     own_stream = torch.cuda.stream(torch.cuda.Stream()) if machine.is_gpu else nullcontext()
     with machine.settings(), own_stream:
         trainer = Trainer(
@@ -124,12 +115,12 @@ def train(
 
 def train_all(
     jobs: list[Job],
-    data: ImageSource | None,
+    data: ImageSource | Material | None,
     *,
     machine: Machine,
     listener: Listener,
     options: RunOptions,
-) -> list[RunResult | None]:
+) -> list[TrainingResult | None]:
     """Trains one network after the other and returns their results.
 
     With `options.resume`, finished ones are kept. Without, neither results nor checkpoints of
@@ -164,7 +155,7 @@ def train_all(
         if machine.ranks.is_first:
             for job in jobs:
                 job.run_folder.forget()
-    results: list[RunResult | None] = []
+    results: list[TrainingResult | None] = []
     with machine.enough_threads(job.recipe.network for job in jobs):
         for job in jobs:
             kept = job.finished_result() if options.resume else None
@@ -177,9 +168,9 @@ def train_all(
     return results
 
 
-def _needed(data: ImageSource | None) -> ImageSource:
+def _needed(data: ImageSource | Material | None) -> ImageSource | Material:
     if data is None:
-        raise ValueError("there are networks to train, so images are needed")
+        raise ValueError("there are networks to train, so data are needed")
     return data
 
 
@@ -189,11 +180,11 @@ class _Run:
     def __init__(self, job: Job, listener: Listener, options: RunOptions) -> None:
         self.job, self.recipe, self.folder = job, job.recipe, job.run_folder
         self.listener, self.options = listener, options
-        self.epochs: list[EpochRecord] = []
+        self.epochs: list[Epoch] = []
         self.seconds_before = 0.0
         self.started = time.perf_counter()
 
-    def carry_out(self, trainer: Trainer) -> RunResult | None:
+    def carry_out(self, trainer: Trainer) -> TrainingResult | None:
         """Trains from the beginning or the newest checkpoint, and writes the results."""
         ranks = trainer.machine.ranks
         self.identity = self.job.identity(trainer.machine.precision)
@@ -217,9 +208,9 @@ class _Run:
             self.listener.note("  too short for a Phase I: λ = ∞ from the first step on")
         while trainer.epoch < self.recipe.epochs:
             self._train_epoch(trainer)
-        recalibrated, result = trainer.accuracy_recalibrated(), None
+        closing, result = trainer.closing(), None
         if ranks.is_first:
-            result = self._write_results(trainer, recalibrated)
+            result = self._write_results(trainer, closing)
             self.listener.run_finished(result)
         ranks.wait_for_all()  # the next run may read what the first process writes
         return result
@@ -227,8 +218,8 @@ class _Run:
     def _train_epoch(self, trainer: Trainer) -> None:
         with ExitStack() as watching:
             self._watch_last_step(trainer, watching)
-            for num_images in trainer.steps():
-                self.listener.step_finished(num_images)
+            for num_examples in trainer.steps():
+                self.listener.step_finished(num_examples)
                 if trainer.steps_in_epoch:  # never between an epoch's last step and its record
                     self._stop_if_asked(trainer)
                     self._watch_last_step(trainer, watching)
@@ -271,6 +262,7 @@ class _Run:
     def _save(self, trainer: Trainer) -> None:
         content = {
             **self.identity.to_checkpoint(),
+            "data": trainer.task.digest,
             "epochs": [record.to_json() for record in self.epochs],
             "histograms": [snapshot.to_json() for snapshot in self.recorder.snapshots],
             "seconds": self._seconds(),
@@ -281,23 +273,29 @@ class _Run:
         trainer.machine.ranks.wait_for_all()  # torchrun ends all processes as soon as one has ended
 
     def _restore(self, trainer: Trainer, saved: dict[str, Any]) -> None:
+        if saved.get("data") != trainer.task.digest:
+            raise ValueError(
+                f"{self.folder.path} holds a half-done run on other data; give those that it began "
+                "with, or another folder"
+            )
         trainer.load_state(saved["trainer"])
-        self.epochs = [EpochRecord.from_json(told, i) for i, told in enumerate(saved["epochs"])]
+        record_type = trainer.task.result_type.EPOCH
+        self.epochs = [record_type.from_json(told, i) for i, told in enumerate(saved["epochs"])]
         self.seconds_before = saved["seconds"]
         self.recorder.snapshots = list(map(Snapshot.from_json, saved["histograms"]))
 
-    def _write_results(self, trainer: Trainer, recalibrated: float) -> RunResult:
+    def _write_results(self, trainer: Trainer, closing: Mapping[str, Any]) -> TrainingResult:
         self.folder.write_network(trainer.model.state_dict(), self.recorder.histograms())
         weights = _describe_weights(self.folder.network, trainer)
-        result = RunResult(
+        result = trainer.task.result_type(
             recipe=RecipeFacts.from_json(dict(self.identity.recipe)),
             seed=self.job.seed,
             environment=describe_environment(trainer.machine),
             start=self.identity.start,
-            split=_split(self.recipe, trainer),
+            split=trainer.task.split(),
             seconds=round(self._seconds(), 3),
             epochs=tuple(self.epochs),
-            summary=_summary(self.recipe, self.epochs, recalibrated, weights),
+            summary=trainer.task.ending(self.epochs, closing, _in_q(self.recipe, weights)),
             weights=weights,
         )
         self.folder.finish(result)
@@ -322,27 +320,6 @@ def _describe_weights(path: Path, trainer: Trainer) -> Weights:
     return Weights(digest_of(path), size_of_network(path, layers), layers)
 
 
-def _split(recipe: Recipe, trainer: Trainer) -> dict[str, str | int] | None:
-    """What was trained on and what accuracies mean, where that is not the whole set."""
-    if not recipe.held_out:
-        return None
-    data = trainer.data
-    assert isinstance(data, ImageSet), "no other source can hold images out"
-    digest = digest_of_tensors(data.test_images, data.test_labels)
-    return {"trained_on": data.num_train, "held_out": data.num_test, "held_out_digest": digest}
-
-
-def _summary(
-    recipe: Recipe, epochs: list[EpochRecord], recalibrated: float, weights: Weights
-) -> Summary:
-    """The figures that tables are made of."""
-    accuracies = [record.accuracy for record in epochs]
-    in_q = all(layer.in_q for layer in weights.layers)
-    return Summary(
-        last=accuracies[-1],
-        best_phase_two=max(accuracies[recipe.phase_two_epoch :], default=None),
-        mean_last_5=fmean(accuracies[-5:]),
-        last_top5=epochs[-1].accuracy_top5,
-        last_recalibrated=recalibrated,
-        in_q=None if recipe.quantizer is None else in_q,
-    )
+def _in_q(recipe: Recipe, weights: Weights) -> bool | None:
+    """Whether all quantized weights lie in Q; None for a float network."""
+    return None if recipe.quantizer is None else all(layer.in_q for layer in weights.layers)

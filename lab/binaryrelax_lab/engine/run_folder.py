@@ -34,7 +34,7 @@ from binaryrelax_lab.files import (
     write_tensors,
 )
 from binaryrelax_lab.recipes import RecipeName
-from binaryrelax_lab.results import RunResult, Start, WeightHistograms
+from binaryrelax_lab.results import Start, TrainingResult, WeightHistograms, result_from_json
 
 LOCK_NAME = ".lock"
 MOST_TRIES = 1000  # to get a lock whose folder others remove, at their end, at any moment
@@ -159,19 +159,19 @@ class RunFolder:
         return content if is_of_a_run else None
 
     @cached_property
-    def _result_or_problem(self) -> RunResult | str | None:
+    def _result_or_problem(self) -> TrainingResult | str | None:
         if self._told is None:
             return None
         try:
-            return RunResult.from_json(self._told)
+            return result_from_json(self._told)
         except ValueError as error:
             return f"its {RESULT_NAME} cannot be used: {error}"
 
     @property
-    def result(self) -> RunResult | None:
+    def result(self) -> TrainingResult | None:
         """That of a finished run, if it can be used."""
         found = self._result_or_problem
-        return found if isinstance(found, RunResult) else None
+        return found if isinstance(found, TrainingResult) else None
 
     @cached_property
     def _checkpoint(self) -> dict[str, Any] | None:
@@ -181,7 +181,7 @@ class RunFolder:
     def lost(self) -> str | None:
         """What is wrong with a finished run; None if its network is there, and its result."""
         result = self._result_or_problem
-        if not isinstance(result, RunResult):
+        if not isinstance(result, TrainingResult):
             return result
         if not self.network.is_file():
             return f"its {FINAL_NAME} is missing"
@@ -193,7 +193,7 @@ class RunFolder:
             )
         return None
 
-    def finished(self) -> RunResult:
+    def finished(self) -> TrainingResult:
         """The result of a finished run whose network is there; a `ValueError` if there is none."""
         if self.lost:
             raise LostNetwork(
@@ -278,7 +278,7 @@ class RunFolder:
         write_tensors(self.network, tensors)
         write_json(self.path / HISTOGRAMS_NAME, histograms.to_json())
 
-    def finish(self, result: RunResult) -> None:
+    def finish(self, result: TrainingResult) -> None:
         """Writes the result, last: a folder that has it is complete."""
         write_json(self.path / RESULT_NAME, result.to_json())
         forget_checkpoints(self.path)

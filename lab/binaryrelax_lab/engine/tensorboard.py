@@ -8,12 +8,10 @@ from torch.utils.tensorboard import SummaryWriter
 from binaryrelax.optim.monitor import LayerRecord
 from binaryrelax_lab.engine.listener import Listener
 from binaryrelax_lab.recipes import Recipe
-from binaryrelax_lab.results import EpochRecord, RunResult
+from binaryrelax_lab.results import Epoch, TrainingResult
 
 FOLDER_NAME = "tensorboard"
-CURVES = (
-    "train_loss", "lr", "strength", "phase", "accuracy", "accuracy_top5", "accuracy_projected",
-)  # fmt: skip
+CURVES = ("train_loss", "lr", "strength", "phase")  # beside what was measured
 LAYER_CURVES = (
     "distance", "float_distance", "scale", "zeros",
     "sign_flips", "level_flips", "movement", "alpha",
@@ -42,8 +40,8 @@ class TensorBoardLog(Listener):
         # Epochs that were logged after the checkpoint come again: the reader drops the first ones.
         self._log = SummaryWriter(str(folder), purge_step=steps_done // steps_per_epoch)
 
-    def epoch_finished(self, record: EpochRecord) -> None:
-        for name in CURVES:
+    def epoch_finished(self, record: Epoch) -> None:
+        for name in (*CURVES, *record.NEEDED, *record.OPTIONAL):
             value = getattr(record, name)
             if value is not None and math.isfinite(value):
                 self._log.add_scalar(name, value, record.epoch)
@@ -57,5 +55,5 @@ class TensorBoardLog(Listener):
                     self._log.add_scalar(f"{name}/{layer.name}", value, epoch)
         self._log.flush()
 
-    def run_finished(self, result: RunResult) -> None:
+    def run_finished(self, result: TrainingResult) -> None:
         self._log.close()

@@ -1,39 +1,39 @@
 """The training loop."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.nn import functional
+from torch import Tensor
+from torch.nn.utils import clip_grad_norm_
 
-from binaryrelax import Binary, BinaryRelax, Quantizer, select_weights
-from binaryrelax_lab.data import EpochPlan, ImageSource
+from binaryrelax import BinaryRelax, Quantizer
+from binaryrelax_lab.data import ImageSource
 from binaryrelax_lab.engine.compiled import Compiled
 from binaryrelax_lab.engine.cuda_graph import GraphedFunction
-from binaryrelax_lab.engine.evaluation import Evaluation
+from binaryrelax_lab.engine.image_task import task_for
 from binaryrelax_lab.engine.machine import Machine
-from binaryrelax_lab.engine.network import new_network, place, take_over
-from binaryrelax_lab.engine.recalibration import images_after_training, recalibrated
-from binaryrelax_lab.recipes import Recipe, plain
-from binaryrelax_lab.results import EpochRecord
+from binaryrelax_lab.engine.network import new_network, take_over
+from binaryrelax_lab.engine.task import Material, Measured
+from binaryrelax_lab.recipes import Recipe
+from binaryrelax_lab.results import Epoch
 
 
 class Trainer:
     """A network on its way through a recipe.
 
-    Everything random comes from `seed`: the initial weights, the order of the images and their
+    Everything random comes from `seed`: the initial weights, the order of the examples and their
     augmentation. The global generator of torch is left as it was.
 
-    On a GPU the whole step (looking up the images, forward, backward, optimizer and relaxation) is
+    On a GPU the whole step (looking up the examples, forward, backward, optimizer, relaxation) is
     compiled and captured in a CUDA graph; the learning rate and λ are scalars on the device.
     """
 
     def __init__(
         self,
         recipe: Recipe,
-        data: ImageSource,
+        data: ImageSource | Material,
         *,
         seed: int,
         machine: Machine | None = None,
@@ -42,17 +42,14 @@ class Trainer:
     ) -> None:
         self.recipe, self.seed, self.note = recipe, seed, note
         self.machine = machine or Machine()
-        self.data = data.to(self.machine.device)
-        self.model = new_network(recipe, data, seed)
+        self.task = task_for(recipe, data).to(self.machine.device)
+        self.model = new_network(self.task, seed)
         if initial is not None:
             take_over(self.model, initial, recipe)
-        place(self.model, self.machine)
+        self.task.place(self.model, self.machine)
         self.num_steps = 0
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=self.machine.device)
-        # In a float run these are the weights that the other methods would quantize.
-        self.weights = select_weights(
-            self.model, recipe.quantizer or Binary(), keep_float=recipe.keep_float
-        )
+        self.weights = self.task.select(self.model)
 
     def start(self) -> None:
         """Makes the optimizer; from here on a quantized network holds relaxed weights."""
@@ -60,8 +57,8 @@ class Trainer:
         is_repeatable = machine.deterministic or not machine.is_gpu
         self.network = machine.ranks.parallel(self.model, in_fixed_order=is_repeatable)
         self._make_optimizer()
-        self.evaluation = Evaluation(self.model, self.data, machine, often=True, note=self.note)
-        self._loss: Callable[..., Tensor] = BatchLoss(self.network, self.data, machine)
+        self.evaluation = self.task.evaluation(self.model, machine, self.note)
+        self._loss: Callable[..., Tensor] = self.task.loss(self.network, machine)
         self._step: Callable[..., None] = self._take_step
         if machine.is_gpu and machine.ranks.is_group:
             self.note("several processes: each step is launched kernel by kernel, not as a graph")
@@ -79,8 +76,8 @@ class Trainer:
 
     @property
     def steps_per_epoch(self) -> int:
-        """The last step of an epoch may have fewer images."""
-        return math.ceil(self.data.num_train / self.recipe.batch_size)
+        """The last step of an epoch may have fewer examples."""
+        return math.ceil(self.task.num_examples / self.recipe.batch_size)
 
     @property
     def epoch(self) -> int:
@@ -102,27 +99,25 @@ class Trainer:
     def steps(self) -> Iterator[int]:
         """Takes the steps that the current epoch still needs, one each time it is asked to.
 
-        Yields the number of images of each, those of all processes.
+        Yields the number of examples of each, those of all processes.
         """
         if self.steps_in_epoch == 0:
             self.loss_sum.zero_()
-        plan = EpochPlan(
+        batches = self.task.batches(
             seed=self.seed,
             epoch=self.epoch,
-            batch_size=self.recipe.batch_size,
-            flip=self.recipe.flip,
-            crop_padding=self.recipe.crop_padding,
             share=self.machine.ranks.share,
+            skip=self.steps_in_epoch,
         )
         self.model.train()
-        for batch in self.data.train_batches(plan=plan, skip=self.steps_in_epoch):
+        for batch in batches:
             self._set_learning_rate()
-            num_images = self._images_in_step()
+            num_examples = self._examples_in_step()
             self._step(*batch)
             self.num_steps += 1
-            yield num_images
+            yield num_examples
 
-    def epoch_record(self) -> EpochRecord:
+    def epoch_record(self) -> Epoch:
         """What is recorded of the epoch just ended."""
         epoch, train_loss = self.epoch - 1, self._mean_loss()
         if not math.isfinite(train_loss):
@@ -131,23 +126,20 @@ class Trainer:
                 "diverged, lower the learning rate (lr)"
             )
         self._share_buffers()
-        accuracies = self.evaluation.accuracies()
-        return EpochRecord(
+        measured = self.evaluation.measured()
+        return self.task.epoch(
+            measured,
+            self._measured_projected(measured),
             epoch=epoch,
             phase=self.phase,
             strength=self.strength,
             lr=self._learning_rate(self.num_steps - 1),
             train_loss=train_loss,
-            **accuracies,
-            accuracy_projected=self._accuracy_projected(accuracies["accuracy"]),
         )
 
-    def accuracy_recalibrated(self) -> float:
-        """The accuracy with batch statistics measured anew; the network's own are left alone."""
-        images = images_after_training(plain(self.recipe), self.data, self.seed)
-        with recalibrated(self.model, images, self.machine):
-            self._share_buffers()
-            return self.evaluation.accuracies()["accuracy"]
+    def closing(self) -> Mapping[str, Any]:
+        """What is measured once, at the end."""
+        return self.task.closing(self.model, self.evaluation, self.machine, self.seed)
 
     @property
     def phase(self) -> int | None:
@@ -177,17 +169,8 @@ class Trainer:
         self._use_device_learning_rate()
 
     def _make_optimizer(self) -> None:
-        base = torch.optim.SGD(
-            self.model.parameters(),
-            lr=self.recipe.lr,
-            momentum=self.recipe.momentum,
-            weight_decay=self.recipe.weight_decay,
-            fused=self.machine.is_gpu or None,
-        )
-        self.optimizer: torch.optim.Optimizer = base
-        if self.recipe.quantizer is not None:
-            schedule = self.recipe.schedule(self.steps_per_epoch)
-            self.optimizer = BinaryRelax(base, self.weights, schedule)
+        base = self.task.base_optimizer(self.model, self.machine)
+        self.optimizer = self.task.optimizer(base, self.weights, self.steps_per_epoch)
         self._use_device_learning_rate()
 
     def _use_device_learning_rate(self) -> None:
@@ -213,67 +196,51 @@ class Trainer:
 
     def _take_step(self, *batch: Tensor) -> None:
         """One step of training: gradient at x, move y, write the new x."""
-        num_images = len(batch[0])
+        num_examples = len(batch[0])
         self.optimizer.zero_grad(set_to_none=True)
-        loss = self._loss(*(batch if num_images else _blank(batch)))
-        self._shared(loss, num_images).backward()
+        loss = self._loss(*(batch if num_examples else _blank(batch)))
+        self._shared(loss, num_examples).backward()
+        if self.task.clip is not None:
+            clip_grad_norm_(self.model.parameters(), self.task.clip)
         self.optimizer.step()
-        self.loss_sum += loss.detach() * num_images
+        self.loss_sum += loss.detach() * num_examples
 
-    def _shared(self, loss: Tensor, num_images: int) -> Tensor:
-        """The loss, weighted so that its mean over processes is the mean over images."""
+    def _shared(self, loss: Tensor, num_examples: int) -> Tensor:
+        """The loss, weighted so that its mean over processes is the mean over examples."""
         if not self.machine.ranks.is_group:
             return loss
         world_size = self.machine.ranks.share.world_size
-        return loss * (num_images * world_size / self._images_in_step())
+        return loss * (num_examples * world_size / self._examples_in_step())
 
-    def _images_in_step(self) -> int:
-        """How many images the next step has, in all processes together."""
+    def _examples_in_step(self) -> int:
+        """How many examples the next step has, in all processes together."""
         done = self.steps_in_epoch * self.recipe.batch_size
-        return min(self.recipe.batch_size, self.data.num_train - done)
+        return min(self.recipe.batch_size, self.task.num_examples - done)
 
     def _prepare_replay(self) -> None:
         if isinstance(self.optimizer, BinaryRelax):
             self.optimizer.prepare_step()
 
     def _mean_loss(self) -> float:
-        """The mean over all images of the epoch, and over all processes."""
-        return self.machine.ranks.total(self.loss_sum).item() / self.data.num_train
+        """The mean over all examples of the epoch, and over all processes."""
+        return self.machine.ranks.total(self.loss_sum).item() / self.task.num_examples
 
     def _share_buffers(self) -> None:
         """Every process goes on with the statistics of the first, as it does with its weights."""
         self.machine.ranks.take_from_first(self.model.buffers())
 
-    def _accuracy_projected(self, accuracy: float) -> float | None:
-        """The accuracy at proj(y); in Phase II this is where the network is anyway."""
+    def _measured_projected(self, measured: Measured) -> Measured | None:
+        """The same at proj(y); in Phase II this is where the network is anyway."""
         if not isinstance(self.optimizer, BinaryRelax):
             return None
         if self.strength == math.inf:
-            return accuracy
+            return measured
         with self.optimizer.projected():
-            return self.evaluation.accuracies()["accuracy"]
-
-
-class BatchLoss(nn.Module):
-    """The mean loss of a batch, from the rows that name its images.
-
-    A module, because torch.compile then shares its work among networks of the same kind.
-    """
-
-    def __init__(self, network: nn.Module, data: ImageSource, machine: Machine) -> None:
-        super().__init__()
-        self.network, self.data, self.machine = network, data, machine
-
-    def forward(self, *batch: Tensor) -> Tensor:
-        """The cross entropy, float32."""
-        images, labels = self.data.look_up(*batch)
-        with self.machine.autocast():
-            scores = self.network(images)
-        return functional.cross_entropy(scores.float(), labels)
+            return self.evaluation.measured()
 
 
 def _blank(batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """A batch of one image that counts for nothing.
+    """A batch of one example that counts for nothing.
 
     For a process that has no part in a small batch: the others wait for its gradients all the same.
     """

@@ -25,6 +25,7 @@ from binaryrelax_lab.recipes.demo import (
     demo_ternary as demo_ternary,
     demo_twn as demo_twn,
 )
+from binaryrelax_lab.recipes.image_recipe import ImageRecipe as ImageRecipe
 from binaryrelax_lab.recipes.imagenet import imagenet_resnet18 as imagenet_resnet18
 from binaryrelax_lab.recipes.learning_rate import (
     Cosine as Cosine,

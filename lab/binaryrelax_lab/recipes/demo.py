@@ -13,10 +13,10 @@ Nothing is chosen by the answers; docs/evidence shows them beside those of CIFAR
 
 from dataclasses import replace
 
+from binaryrelax_lab.recipes.image_recipe import ImageRecipe
 from binaryrelax_lab.recipes.learning_rate import Cosine, Steps
-from binaryrelax_lab.recipes.methods import PAPER_METHODS, by_method
+from binaryrelax_lab.recipes.methods import PAPER_METHODS, R, by_method
 from binaryrelax_lab.recipes.name import RecipeName
-from binaryrelax_lab.recipes.recipe import Recipe
 from binaryrelax_lab.recipes.search import EXACT, FROM_RANDOM_WEIGHTS, Change
 
 FINAL_STRENGTH = 150.0  # the paper ends Phase I with λ between 100 and 200
@@ -25,9 +25,9 @@ NUM_GROWTHS = 31  # four an epoch, over the 8 epochs of Phase I, but not before 
 STRENGTHS: tuple[Change, ...] = ({"growth": "1"}, {"growth": "1.08"}, {"growth": "1.25"})
 
 
-def demo_float() -> Recipe:
+def demo_float() -> ImageRecipe:
     """The float network that the other four start from."""
-    return Recipe(
+    return ImageRecipe(
         name=RecipeName("demo-float"),
         dataset="fashion-mnist-12k",
         network="small-conv",
@@ -43,32 +43,32 @@ def demo_float() -> Recipe:
     )
 
 
-def demo_bwn() -> Recipe:
+def demo_bwn() -> ImageRecipe:
     """Binary weights by BinaryConnect: hard from the first step on."""
     return _demo("bwn")
 
 
-def demo_binary() -> Recipe:
+def demo_binary() -> ImageRecipe:
     """Binary weights by BinaryRelax: λ from 1 to 150 in Phase I, then hard."""
     return _demo("binary")
 
 
-def demo_twn() -> Recipe:
+def demo_twn() -> ImageRecipe:
     """Ternary weights by BinaryConnect with the threshold of ternary weight networks."""
     return _demo("twn")
 
 
-def demo_ternary() -> Recipe:
+def demo_ternary() -> ImageRecipe:
     """Ternary weights by BinaryRelax, with the same projection as its baseline."""
     return _demo("ternary")
 
 
-def _demo(method: str) -> Recipe:
+def _demo(method: str) -> ImageRecipe:
     growth = FINAL_STRENGTH ** (1 / NUM_GROWTHS)
     return by_method(demo_float(), method, growth=growth, growth_every_epochs=0.25)
 
 
-def demo_paper(method: str = "float") -> Recipe:
+def demo_paper(method: str = "float") -> ImageRecipe:
     """The demo's network with the schedule of the paper's CIFAR recipes in a tenth of the epochs.
 
     λ grows ten times an epoch, so about as often as there. Rounding makes it every eight steps of
@@ -85,18 +85,18 @@ def demo_paper(method: str = "float") -> Recipe:
     return by_method(start, method, growth=1.02, growth_every_epochs=0.1)
 
 
-def demo_paper_row() -> tuple[Recipe, ...]:
+def demo_paper_row() -> tuple[ImageRecipe, ...]:
     """The five methods."""
     return tuple(map(demo_paper, PAPER_METHODS))
 
 
-def from_random_weights(relaxed: Recipe) -> tuple[Recipe, Recipe]:
+def from_random_weights(relaxed: R) -> tuple[R, R]:
     """Without a trained float network: as many quantized epochs, and as many epochs in all."""
     changed = relaxed.with_settings(FROM_RANDOM_WEIGHTS)
     return changed, changed.with_epochs(demo_float().epochs + relaxed.epochs)
 
 
-def demo_questions() -> tuple[Recipe, ...]:
+def demo_questions() -> tuple[ImageRecipe, ...]:
     """Changes of the demo's BinaryRelax, after the float network that they start from."""
     recipes = [demo_float(), demo_ternary().with_settings(EXACT)]
     for relaxed in (demo_binary(), demo_ternary()):

@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
+from binaryrelax_lab.recipes.image_recipe import ImageRecipe
 from binaryrelax_lab.recipes.learning_rate import Steps
 from binaryrelax_lab.recipes.methods import by_method
 from binaryrelax_lab.recipes.name import RecipeName
-from binaryrelax_lab.recipes.recipe import Recipe
 
 
-def imagenet_resnet18(method: str = "float") -> Recipe:
+def imagenet_resnet18(method: str = "float") -> ImageRecipe:
     """ResNet-18: BinaryRelax gains 2.4 points over BWN and 4.7 over TWN (top-1).
 
     The paper starts from the float weights that come with torchvision, and the float figures are
@@ -23,9 +23,9 @@ def imagenet_resnet18(method: str = "float") -> Recipe:
     return replace(recipe, paper_accuracy=top1[method], paper_accuracy_top5=top5[method])
 
 
-def _float_recipe() -> Recipe:
+def _float_recipe() -> ImageRecipe:
     """The numbers of the paper's section 3.3; it does not name the batch size."""
-    return Recipe(
+    return ImageRecipe(
         name=RecipeName("imagenet-resnet18-float"),
         dataset="imagenet",
         network="resnet18-imagenet",

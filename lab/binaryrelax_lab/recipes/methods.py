@@ -2,11 +2,13 @@
 
 import math
 from dataclasses import replace
+from typing import TypeVar
 
 from binaryrelax import Binary, Ternary, TernaryThreshold
 from binaryrelax_lab.recipes.name import METHOD_NAMES
 from binaryrelax_lab.recipes.recipe import Recipe
 
+R = TypeVar("R", bound=Recipe)
 PAPER_METHODS = ("float", "bwn", "binary", "twn", "ternary")  # the columns of Tables 1 and 2
 BASELINES = ("bwn", "twn")  # BinaryConnect: λ = ∞ from the first step on
 PROJECTIONS = {  # BinaryRelax uses the projection of its baseline, as in the paper
@@ -18,7 +20,7 @@ PROJECTIONS = {  # BinaryRelax uses the projection of its baseline, as in the pa
 }
 
 
-def by_method(start: Recipe, method: str, *, growth: float, growth_every_epochs: float) -> Recipe:
+def by_method(start: R, method: str, *, growth: float, growth_every_epochs: float) -> R:
     """The recipe that trains the network of the float recipe `start` by another method.
 
     Args:

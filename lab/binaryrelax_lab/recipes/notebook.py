@@ -11,32 +11,32 @@ from dataclasses import replace
 
 from binaryrelax_lab.recipes.cifar import cifar10_vgg11
 from binaryrelax_lab.recipes.demo import demo_paper_row
+from binaryrelax_lab.recipes.image_recipe import ImageRecipe
 from binaryrelax_lab.recipes.learning_rate import Steps
 from binaryrelax_lab.recipes.methods import PAPER_METHODS, by_method
 from binaryrelax_lab.recipes.name import NOTEBOOK, RecipeName
-from binaryrelax_lab.recipes.recipe import Recipe
 
 MOMENTUM, GROWTH = 0.9, 1.04
 
 
-def vgg11_momentum() -> tuple[Recipe, ...]:
+def vgg11_momentum() -> tuple[ImageRecipe, ...]:
     """The row of Table 1 with its momentum."""
     return _with_momentum(map(cifar10_vgg11, PAPER_METHODS))
 
 
-def demo_momentum() -> tuple[Recipe, ...]:
+def demo_momentum() -> tuple[ImageRecipe, ...]:
     """The demo's network under the paper's schedule with it."""
     return _with_momentum(demo_paper_row())
 
 
-def _with_momentum(row: Iterable[Recipe]) -> tuple[Recipe, ...]:
+def _with_momentum(row: Iterable[ImageRecipe]) -> tuple[ImageRecipe, ...]:
     """The quantized ones; all start from the float network of the paper's momentum."""
     start, *quantized = row
     setting = {"momentum": str(MOMENTUM)}
     return start, *(recipe.with_settings(setting) for recipe in quantized)
 
 
-def vgg11_notebook(method: str = "float") -> Recipe:
+def vgg11_notebook(method: str = "float") -> ImageRecipe:
     """A cell of the row with its schedule, called ``cifar10-vgg11-METHOD-notebook``.
 
     Its λ grows before the first epoch, too. Not taken over: its convolutions have biases, and all
@@ -58,6 +58,6 @@ def vgg11_notebook(method: str = "float") -> Recipe:
     return replace(recipe, initial_strength=GROWTH) if recipe.is_relaxed else recipe
 
 
-def vgg11_notebook_row() -> tuple[Recipe, ...]:
+def vgg11_notebook_row() -> tuple[ImageRecipe, ...]:
     """The five methods."""
     return tuple(map(vgg11_notebook, PAPER_METHODS))

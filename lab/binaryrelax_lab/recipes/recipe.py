@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
-from typing import Any, get_type_hints
+from dataclasses import Field, dataclass, fields, is_dataclass, replace
+from typing import Any, ClassVar, Self, get_type_hints
 
-from binaryrelax import GeometricGrowth, Hard, Quantizer
+from binaryrelax import GeometricGrowth, Hard, Quantizer, Schedule
 from binaryrelax_lab.recipes.learning_rate import LearningRateSchedule
 from binaryrelax_lab.recipes.name import RecipeName
 from binaryrelax_lab.recipes.settings import parsed_settings
@@ -17,7 +17,7 @@ STRENGTH_SETTINGS = ("quantizer", "initial_strength", "growth", "growth_every_ep
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """Everything that decides a training run but its seed.
+    """Everything that decides a training run but its seed; a subclass adds what its data need.
 
     The method is not a switch: without a quantizer a run is an ordinary float training, an
     `initial_strength` of infinity makes it BinaryConnect (BWN, TWN), and a finite one BinaryRelax.
@@ -31,10 +31,6 @@ class Recipe:
         phase_two_epoch: the first epoch with λ = ∞. Float, BWN and TWN have it too: their best
             accuracy is taken over the same epochs.
         keep_float: names of the layers whose weights stay float.
-        flip: mirror half of the training images.
-        crop_padding: shift the training images by up to this many pixels.
-        held_out: this many training images are not trained on, and accuracies are measured on
-            them instead of the test images: for choosing settings.
         starts_from: the recipe whose last epoch this one begins with.
         paper_accuracy: what the paper reports, in percent; top-1.
         paper_accuracy_top5: what the paper reports beside it on ImageNet.
@@ -49,6 +45,8 @@ class Recipe:
         ([1.0, 150.0], inf)
     """
 
+    UNIT: ClassVar[str]  # of what it is trained on, for speeds
+
     name: RecipeName
     dataset: str
     network: str
@@ -58,16 +56,12 @@ class Recipe:
     batch_size: int
     lr: float
     lr_schedule: LearningRateSchedule
-    momentum: float
     weight_decay: float
     initial_strength: float | None = None
     growth: float | None = None
     growth_every_epochs: float | None = None
     phase_two_epoch: int
     keep_float: tuple[str, ...] = ("fc",)
-    flip: bool = False
-    crop_padding: int = 0
-    held_out: int = field(default=0, metadata={ONLY_IF_SET: True})
     starts_from: RecipeName | None = None
     paper_accuracy: float | None = None
     paper_accuracy_top5: float | None = None
@@ -95,12 +89,17 @@ class Recipe:
         return self.quantizer is not None and self.initial_strength != math.inf
 
     @property
+    def units_per_example(self) -> int:
+        """How many of `UNIT` one row of a batch is."""
+        return 1
+
+    @property
     def num_growths(self) -> int:
         """How often λ is multiplied by `growth` before Phase II, without rounding to steps."""
         _, every = self._growth_and_interval
         return max(0, math.ceil(self.phase_two_epoch / every) - 1)
 
-    def schedule(self, steps_per_epoch: int) -> GeometricGrowth | Hard:
+    def schedule(self, steps_per_epoch: int) -> Schedule:
         """λ as a function of the step, for the optimizer."""
         if not self.is_relaxed or self.initial_strength is None:
             return Hard()
@@ -115,7 +114,7 @@ class Recipe:
             harden_at=self.phase_two_epoch * steps_per_epoch,
         )
 
-    def with_epochs(self, epochs: int) -> "Recipe":
+    def with_epochs(self, epochs: int) -> Self:
         """The recipe shortened or lengthened to `epochs`, called NAME@epochs.
 
         Milestones and Phase II move along, and the growth changes so that λ ends Phase I where it
@@ -136,20 +135,19 @@ class Recipe:
         )
         return moved._growing_as_far_as(self) if self.is_relaxed else moved
 
-    def with_settings(self, settings: Mapping[str, str]) -> "Recipe":
+    def with_settings(self, settings: Mapping[str, str]) -> Self:
         """The recipe with some numbers changed, called NAME+key=value.
 
         Values are text, as they come from a command line: numbers, true or false, names separated
         by commas, a quantizer as Python writes it, a learning-rate schedule as ``cosine`` or
-        ``steps:120,220``. It still starts from the same float network (``starts_from=none``: from
-        random weights), whose settings stay, but for `held_out`: that network must not have seen
-        the images either. The paper's figures are not claimed. A name tells of no setting twice,
-        and of none without effect.
+        ``steps:120,220``. It still starts from the same float network, whose settings stay
+        (``starts_from=none``: from random weights). The paper's figures are not claimed. A name
+        tells of no setting twice, and of none without effect.
         """
         if not settings:
             return self
-        kinds = get_type_hints(Recipe)
-        choices = {name: kind for name, kind in kinds.items() if name not in FIXED}
+        kinds, names = get_type_hints(type(self)), [part.name for part in fields(self)]
+        choices = {name: kinds[name] for name in names if name not in FIXED}
         values = parsed_settings(settings, choices)
         self._refuse_settings_without_effect(values)
         values["starts_from"] = self._start_after(values)
@@ -161,11 +159,8 @@ class Recipe:
             raise ValueError(f"{given}: {error}") from error
 
     def _start_after(self, values: Mapping[str, Any]) -> RecipeName | None:
-        """The network to start from with these settings; it holds out the same images."""
+        """The network to start from with these settings."""
         start: str | None = values.get("starts_from", self.starts_from)
-        held_out = values.get("held_out", self.held_out)
-        if start and held_out and not values.keys().isdisjoint({"starts_from", "held_out"}):
-            return RecipeName(start).with_settings({"held_out": str(held_out)})
         return None if start is None else RecipeName(start)
 
     def _refuse_settings_without_effect(self, values: Mapping[str, Any]) -> None:
@@ -191,10 +186,10 @@ class Recipe:
                     f"on {self.name}; take a BinaryRelax recipe, or a finite initial_strength"
                 )
 
-    def _without_claim(self) -> "Recipe":
+    def _without_claim(self) -> Self:
         return replace(self, paper_accuracy=None, paper_accuracy_top5=None)
 
-    def _growing_as_far_as(self, other: "Recipe") -> "Recipe":
+    def _growing_as_far_as(self, other: Self) -> Self:
         """The recipe with the growth that multiplies λ as much in Phase I as `other` does."""
         growth, every = self._growth_and_interval
         moved = replace(self, growth_every_epochs=min(every, max(self.phase_two_epoch, 1) / 2))

@@ -10,8 +10,8 @@ setting.
 from dataclasses import dataclass, replace
 
 from binaryrelax_lab.recipes.cifar import cifar10_resnet20
+from binaryrelax_lab.recipes.image_recipe import ImageRecipe
 from binaryrelax_lab.recipes.name import PLUS, TUNED, RecipeName
-from binaryrelax_lab.recipes.recipe import Recipe
 
 Change = dict[str, str]
 
@@ -87,13 +87,13 @@ ROUNDS = (
 )
 
 
-def tried(method: str, change: Change) -> Recipe:
+def tried(method: str, change: Change) -> ImageRecipe:
     """The recipe of a try: -plus with a change, shortened, with images held out."""
     plus = cifar10_resnet20(method + PLUS)
     return plus.with_settings(change | HELD_OUT).with_epochs(EPOCHS)
 
 
-def resnet20_search() -> tuple[Recipe, ...]:
+def resnet20_search() -> tuple[ImageRecipe, ...]:
     """Every try once, after the float network that they start from."""
     everything = [
         tried("float", {}),
@@ -115,18 +115,18 @@ CHOSEN: dict[str, Change] = {
 }
 
 
-def cifar10_resnet20_tuned(method: str) -> Recipe:
+def cifar10_resnet20_tuned(method: str) -> ImageRecipe:
     """The recipe ``cifar10-resnet20-METHOD-tuned``; it starts from the float network of -plus."""
     changed = cifar10_resnet20(method + PLUS).with_settings(CHOSEN[method])
     return replace(changed, name=RecipeName(f"cifar10-resnet20-{method}{TUNED}"))
 
 
-def tuned_row() -> tuple[Recipe, ...]:
+def tuned_row() -> tuple[ImageRecipe, ...]:
     """The float network that all start from, and the tuned ones."""
     return cifar10_resnet20("float" + PLUS), *map(cifar10_resnet20_tuned, CHOSEN)
 
 
-def tuned_strengths_row() -> tuple[Recipe, ...]:
+def tuned_strengths_row() -> tuple[ImageRecipe, ...]:
     """BinaryRelax at the tuned decay, with the paper's λ (114) and the tuned one (11).
 
     The second is ``-tuned`` by another name: its runs start where those of BWN and TWN do.

@@ -13,11 +13,11 @@ from binaryrelax_lab.recipes.demo import (
     demo_ternary,
     demo_twn,
 )
+from binaryrelax_lab.recipes.image_recipe import ImageRecipe
 from binaryrelax_lab.recipes.imagenet import IMAGENET_ROWS
 from binaryrelax_lab.recipes.methods import PAPER_METHODS
 from binaryrelax_lab.recipes.name import METHOD_NAMES, PLUS
 from binaryrelax_lab.recipes.notebook import demo_momentum, vgg11_momentum, vgg11_notebook_row
-from binaryrelax_lab.recipes.recipe import Recipe
 from binaryrelax_lab.recipes.search import resnet20_search, tuned_row, tuned_strengths_row
 
 EXACT_METHODS = ("float", "twn", "ternary", "ternary-exact")
@@ -40,10 +40,10 @@ class RecipeTable:
     """A table of networks (down) by methods (across); each row begins with its float network."""
 
     title: str
-    rows: tuple[tuple[Recipe, ...], ...]
+    rows: tuple[tuple[ImageRecipe, ...], ...]
 
     @property
-    def recipes(self) -> tuple[Recipe, ...]:
+    def recipes(self) -> tuple[ImageRecipe, ...]:
         """All cells, row by row."""
         return tuple(recipe for row in self.rows for recipe in row)
 
@@ -54,8 +54,8 @@ class RecipeTable:
 
 
 def _rows(
-    functions: Iterable[Callable[[str], Recipe]], methods: Iterable[str], suffix: str = ""
-) -> tuple[tuple[Recipe, ...], ...]:
+    functions: Iterable[Callable[[str], ImageRecipe]], methods: Iterable[str], suffix: str = ""
+) -> tuple[tuple[ImageRecipe, ...], ...]:
     variants = [method + suffix for method in methods]
     return tuple(tuple(row(variant) for variant in variants) for row in functions)
 

@@ -1,11 +1,13 @@
 """What runs have left behind, typed: read once, here, and made into statistics and tables."""
 
+from binaryrelax_lab.results.any_result import result_from_json as result_from_json
 from binaryrelax_lab.results.collection import (
     Collection as Collection,
     collect_runs as collect_runs,
     read_run as read_run,
 )
 from binaryrelax_lab.results.language_result import (
+    VALIDATION as VALIDATION,
     LanguageEpoch as LanguageEpoch,
     LanguageResult as LanguageResult,
     LanguageSummary as LanguageSummary,

@@ -10,6 +10,8 @@ from typing import Any, Self
 from binaryrelax_lab.results.plain_data import Json, content_of, filled, is_number, require
 from binaryrelax_lab.results.training_result import Ending, Epoch, TrainingResult
 
+VALIDATION = "validation"  # the text that every run is measured on
+
 
 @dataclass(frozen=True)
 class LanguageEpoch(Epoch):
@@ -79,7 +81,7 @@ class LanguageSummary(Ending):
     """The figures that tables are made of; losses in nats per token, the best is the least.
 
     Args:
-        texts: the score on each whole text, by its name; "validation" is always there.
+        texts: the score on each whole text, by its name; `VALIDATION` is always there.
         samples: what the network writes.
     """
 
@@ -123,7 +125,7 @@ class LanguageResult(TrainingResult):
     @property
     def loss(self) -> float:
         """Nats per token on the whole validation text, after the last epoch."""
-        return self.score("validation").loss
+        return self.score(VALIDATION).loss
 
     def score(self, text: str) -> TextScore:
         """How well it foretells a whole text of that name."""

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from binaryrelax_lab.data import ImageSource, load_dataset, load_fashion_mnist
 from binaryrelax_lab.engine.environment import describe_environment
+from binaryrelax_lab.engine.image_task import task_for
 from binaryrelax_lab.engine.machine import Machine
 from binaryrelax_lab.engine.network import new_network
 from binaryrelax_lab.engine.recalibration import images_after_training, recalibrated
@@ -60,7 +61,7 @@ def recalibrated_networks(
 
 def before_and_after(recipe: Recipe, seed: int, file: Path, data: ImageSource) -> Record:
     """The accuracy of a network with the statistics of training, and with new ones."""
-    model, machine = new_network(recipe, data, seed), Machine()
+    model, machine = new_network(task_for(recipe, data), seed), Machine()
     model.load_state_dict(load_file(file))
     record = {"recipe": recipe.name, "seed": seed, "as_trained": accuracy_of(model, data, machine)}
     with recalibrated(model, images_after_training(plain(recipe), data, seed), machine):
@@ -93,6 +94,6 @@ def phase_two(recipe: Recipe, seed: int, data: ImageSource, initial: dict[str, T
 
 def _accuracies(trainer: Trainer) -> dict[str, float]:
     return {
-        "as_trained": trainer.evaluation.accuracies()["accuracy"],
-        "recalibrated": trainer.accuracy_recalibrated(),
+        "as_trained": trainer.evaluation.measured()["accuracy"],
+        "recalibrated": trainer.closing()["last_recalibrated"],
     }

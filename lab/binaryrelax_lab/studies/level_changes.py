@@ -18,11 +18,12 @@ from torch import Tensor
 from binaryrelax import LayerRecord, measure
 from binaryrelax_lab.data import ImageSource, load_dataset, load_fashion_mnist
 from binaryrelax_lab.engine.trainer import Trainer
-from binaryrelax_lab.recipes import Recipe, RecipeName, find_recipe
+from binaryrelax_lab.recipes import Recipe, RecipeName, cifar10_resnet20, demo_bwn, find_recipe
 from binaryrelax_lab.studies import Say, silence
 from binaryrelax_lab.studies.finding import Record
 from binaryrelax_lab.studies.quantized_training import (
     float_network_of_the_demo,
+    record_of_epoch,
     relaxation_of,
     started,
 )
@@ -90,9 +91,9 @@ def _jumps_of_layer(steps: list[LayerRecord]) -> Record:
 
 def decaying(weight_decay: float) -> Recipe:
     """BWN with the paper's momentum and steps of the learning rate, in fewer epochs."""
-    paper = find_recipe("cifar10-resnet20-bwn").with_epochs(FLIP_EPOCHS)
+    paper = cifar10_resnet20("bwn").with_epochs(FLIP_EPOCHS)
     return replace(
-        find_recipe("demo-bwn"),
+        demo_bwn(),
         name=RecipeName(f"demo-bwn, paper's schedule in {FLIP_EPOCHS} epochs"),
         epochs=paper.epochs,
         phase_two_epoch=paper.phase_two_epoch,
@@ -119,13 +120,13 @@ def flips(
 
 def _flips_of_epoch(trainer: Trainer) -> Record:
     flipped = fmean(_flips_of_single_steps(trainer))
-    record = trainer.epoch_record()
+    record = record_of_epoch(trainer)
     return {
         "epoch": record.epoch,
         "lr": record.lr,
         "train_loss": record.train_loss,
         "accuracy": record.accuracy,
-        "recalibrated": trainer.accuracy_recalibrated(),
+        "recalibrated": trainer.closing()["last_recalibrated"],
         "flips_a_step": flipped,
         "at_the_border": _share_at_the_border(trainer),
     }

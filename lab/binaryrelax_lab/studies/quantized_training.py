@@ -8,6 +8,7 @@ from binaryrelax import BinaryRelax
 from binaryrelax_lab.data import ImageSource
 from binaryrelax_lab.engine.trainer import Trainer
 from binaryrelax_lab.recipes import Recipe, find_recipe
+from binaryrelax_lab.results import EpochRecord
 
 
 def started(
@@ -24,6 +25,13 @@ def train_epochs(trainer: Trainer, count: int) -> None:
     for _ in range(count):
         for _ in trainer.steps():
             pass
+
+
+def record_of_epoch(trainer: Trainer) -> EpochRecord:
+    """What is recorded of the epoch just ended."""
+    record = trainer.epoch_record()
+    assert isinstance(record, EpochRecord), f"{trainer.recipe.name} is not trained on images"
+    return record
 
 
 def float_network_of_the_demo(data: ImageSource, *, seed: int = 0) -> dict[str, Tensor]:

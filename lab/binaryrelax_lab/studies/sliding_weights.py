@@ -21,6 +21,7 @@ from binaryrelax_lab.studies import Say, silence
 from binaryrelax_lab.studies.finding import Record
 from binaryrelax_lab.studies.quantized_training import (
     float_network_of_the_demo,
+    record_of_epoch,
     relaxation_of,
     started,
 )
@@ -61,7 +62,7 @@ def sliding_weights(
                 y = relaxation_of(trainer).float_weights[weight]
                 seen = _moment(y, weight.detach(), quantizer, every)
                 moments.append(seen | _when(trainer, relaxation_of(trainer).strength))
-        accuracies.append(trainer.epoch_record().accuracy)
+        accuracies.append(record_of_epoch(trainer).accuracy)
         say(f"{recipe.name}: epoch {epoch + 1} of {recipe.epochs}, {accuracies[-1]:.2f} %")
     return {
         "recipe": recipe.name,

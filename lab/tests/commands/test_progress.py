@@ -119,7 +119,7 @@ def test_table_with_the_longest_names_and_numbers_loses_nothing(width):
     progress.run_started(recipe, 391, 391 * 298)
     progress.step_finished(128)
     progress.epoch_finished(record)
-    progress.images_per_second = progress.speeds[recipe.name] = 123456.0
+    progress.units_per_second = progress.speeds[recipe.name] = 123456.0
     lines = drawn(progress)
     assert max(map(len, lines)) <= width
     text = "".join(lines)
@@ -180,7 +180,7 @@ def test_speed_is_that_of_the_epoch():
     time.sleep(0.01)
     record = EpochRecord(0, None, None, 0.1, 1.0, 10.0)
     progress.epoch_finished(record)
-    assert 0 < progress.images_per_second <= 1600
+    assert 0 < progress.units_per_second <= 1600
 
 
 def test_notes_stand_above_the_table():

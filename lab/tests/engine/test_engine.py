@@ -195,7 +195,7 @@ def test_a_finished_run_is_recognised_by_recipe_seed_and_files(tiny_runs):
 @pytest.mark.parametrize("is_training", [True, False])
 def test_evaluation_leaves_the_mode_of_the_network_as_it_was(is_training):
     model = build_network("small-conv", 1, 10).train(is_training)
-    Evaluation(model, tiny_data(), Machine()).accuracies()
+    Evaluation(model, tiny_data(), Machine()).measured()
     assert {module.training for module in model.modules()} == {is_training}
 
 

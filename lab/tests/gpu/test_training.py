@@ -105,15 +105,15 @@ def test_compiled_evaluation_counts_what_the_plain_one_counts():
         data = images(num_test=2 * GPU_BATCH + 500)
         trainer = Trainer(recipe("binary"), data, seed=0, machine=machine, note=notes.append)
         trainer.start()
-        plain = Evaluation(trainer.model, trainer.data, machine)
+        plain = Evaluation(trainer.model, trainer.task.data, machine)
         for _ in range(4):
             for _ in trainer.steps():
                 pass
-            fast, slow = (e.accuracies()["accuracy"] for e in (trainer.evaluation, plain))
+            fast, slow = (e.measured()["accuracy"] for e in (trainer.evaluation, plain))
             seen.append(slow)
             assert fast == pytest.approx(slow, abs=0.5)
             with trainer.optimizer.projected():
-                fast, slow = (e.accuracies()["accuracy"] for e in (trainer.evaluation, plain))
+                fast, slow = (e.measured()["accuracy"] for e in (trainer.evaluation, plain))
             seen.append(slow)
             assert fast == pytest.approx(slow, abs=0.5)
     assert max(seen) > min(seen) + 5  # else nothing was shown
@@ -134,12 +134,12 @@ def test_statistics_are_measured_anew_and_training_goes_on_undisturbed(precision
                     pass
                 last = trainer.epoch_record().accuracy
                 if looks:
-                    anew = trainer.accuracy_recalibrated()
-                    assert trainer.evaluation.accuracies()["accuracy"] == last
+                    anew = trainer.closing()["last_recalibrated"]
+                    assert trainer.evaluation.measured()["accuracy"] == last
             ends.append({name: t.clone() for name, t in trainer.model.state_dict().items()})
-        images_seen = images_after_training(plain(trainer.recipe), trainer.data, 0)
+        images_seen = images_after_training(plain(trainer.recipe), trainer.task.data, 0)
         with recalibrated(trainer.model, images_seen, machine):
-            again = Evaluation(trainer.model, trainer.data, machine).accuracies()["accuracy"]
+            again = Evaluation(trainer.model, trainer.task.data, machine).measured()["accuracy"]
     assert anew == pytest.approx(again, abs=1)
     assert all(torch.equal(tensor, ends[1][name]) for name, tensor in ends[0].items())
 

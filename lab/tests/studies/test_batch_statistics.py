@@ -72,4 +72,4 @@ def test_phase_two_is_watched_without_disturbing_the_training():
     assert list(record) == ["recipe", "seed", "at_x", "projected", "an_epoch_later"]
     plain = started(recipe, data, initial=initial)
     train_epochs(plain, recipe.phase_two_epoch + 1)
-    assert record["an_epoch_later"]["as_trained"] == plain.evaluation.accuracies()["accuracy"]
+    assert record["an_epoch_later"]["as_trained"] == plain.evaluation.measured()["accuracy"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from matplotlib.axes import Axes
@@ -115,7 +115,7 @@ def strengths_picture(evidence: Evidence) -> Drawing:
     return drawing
 
 
-def _draw_strengths(axes: Axes, evidence: Evidence, columns: list[list[Recipe]]) -> int:
+def _draw_strengths(axes: Axes, evidence: Evidence, columns: Sequence[Sequence[Recipe]]) -> int:
     """Means with their deviations, side by side; λ without runs are left out.
 
     Returns the number of seeds that each has at most.

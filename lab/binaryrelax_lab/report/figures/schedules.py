@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil
 
-from binaryrelax_lab.recipes import NETWORK_NAMES, Recipe, RecipeName, cifar10_resnet20, demo_float
+from binaryrelax_lab.recipes import (
+    NETWORK_NAMES,
+    ImageRecipe,
+    Recipe,
+    RecipeName,
+    cifar10_resnet20,
+    demo_float,
+)
 from binaryrelax_lab.recipes.cifar import CIFAR10_ROWS, CIFAR100_ROWS
 from binaryrelax_lab.recipes.demo import demo_paper
 from binaryrelax_lab.recipes.name import NOTEBOOK, PLUS, TUNED
@@ -66,5 +73,6 @@ def final_strength(recipe: Recipe) -> str:
     """λ at the end of Phase I."""
     if not recipe.is_relaxed:
         return "∞ (BinaryConnect)"
-    steps = ceil((TRAINING_IMAGES[recipe.dataset] - recipe.held_out) / recipe.batch_size)
+    held_out = recipe.held_out if isinstance(recipe, ImageRecipe) else 0
+    steps = ceil((TRAINING_IMAGES[recipe.dataset] - held_out) / recipe.batch_size)
     return f"{recipe.schedule(steps)(recipe.phase_two_epoch * steps - 1):,.0f}"
