@@ -126,12 +126,16 @@ def tuned_row() -> tuple[ImageRecipe, ...]:
     return cifar10_resnet20("float" + PLUS), *map(cifar10_resnet20_tuned, CHOSEN)
 
 
-def tuned_strengths_row() -> tuple[ImageRecipe, ...]:
-    """BinaryRelax at the tuned decay, with the paper's λ (114) and the tuned one (11).
+def relaxed_at_tuned_decay(method: str, strength: Change) -> ImageRecipe:
+    """BinaryRelax at the decay of ``-tuned``, from the float networks of its BWN and TWN.
 
-    The second is ``-tuned`` by another name: its runs start where those of BWN and TWN do.
+    With `SMALLER_STRENGTH` it is ``-tuned`` by another name: the runs that bear that name started
+    from other float networks.
     """
-    relaxed = [cifar10_resnet20(method + PLUS) for method in METHODS]
-    changes = MORE_DECAY, MORE_DECAY | SMALLER_STRENGTH
-    changed = (recipe.with_settings(change) for change in changes for recipe in relaxed)
+    return cifar10_resnet20(method + PLUS).with_settings(MORE_DECAY | strength)
+
+
+def tuned_strengths_row() -> tuple[ImageRecipe, ...]:
+    """BinaryRelax at the tuned decay, with the paper's λ (114) and the tuned one (11)."""
+    changed = (relaxed_at_tuned_decay(m, s) for s in ({}, SMALLER_STRENGTH) for m in METHODS)
     return cifar10_resnet20("float" + PLUS), *changed

@@ -36,6 +36,7 @@ from binaryrelax_lab.report.figures import (
     results_in_short,
     step_times,
     theory_tables,
+    tuned_gains,
     tuning,
     watched_steps,
     way_into_q,
@@ -48,7 +49,7 @@ StudyDrawing = Callable[[Any], Drawing]  # from the numbers of its JSON file
 DRAWN = (comparisons, last_epochs, network_times, phase_one_decay, phases, watched_steps)
 WRITTEN = (
     *(demo, results_in_short, cifar_tables, *DRAWN, network_sizes, tuning, theory_tables),
-    *(paper_cells, paper_gains, paper_claims),
+    *(tuned_gains, paper_cells, paper_gains, paper_claims),
     *(projection_times, step_times, packed_times, packed_checks),
     *(network_aims, network_costs, network_profile),
 )

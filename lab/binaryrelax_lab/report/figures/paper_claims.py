@@ -70,8 +70,7 @@ OF_SECTION_THREE = (
         "3.1",
         "A much smaller λ makes accuracy drop when Phase II starts.",
         say.small_strength_makes_a_drop,
-        "[tuned](../../results/cifar10/cifar10-resnet20-binary-tuned), "
-        "[demo](../../results/fashion-mnist-12k)",
+        "[ResNet-20](phase-two.md), [demo](../../results/fashion-mnist-12k)",
     ),
     Claim(
         "3.2",

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, median, stdev
 
-from binaryrelax_lab.recipes import NETWORK_NAMES, Recipe, RecipeName, find_recipe
+from binaryrelax_lab.recipes import NETWORK_NAMES, Recipe, find_recipe
 from binaryrelax_lab.recipes.methods import PAPER_METHODS
-from binaryrelax_lab.recipes.name import PLUS, TUNED
+from binaryrelax_lab.recipes.search import SMALLER_STRENGTH, relaxed_at_tuned_decay
 from binaryrelax_lab.report.figures.evidence import Evidence
 from binaryrelax_lab.report.figures.markdown import mean_text, percent, range_text
 from binaryrelax_lab.report.figures.paper_cells import DATASETS, NOT_RUN, TOLERANCES
@@ -218,9 +218,9 @@ def small_strength_makes_a_drop(evidence: Evidence) -> Verdict:
     """Projecting from a small λ and from the usual one."""
     pairs, parts = [], []
     for bits, (_, method) in BITS.items():
-        name = rows_of("cifar10")["resnet20"][method].name
         demo = find_recipe(DEMO.with_method(method))
-        pairs.append((bits, find_recipe(RecipeName(name + TUNED)), find_recipe(name + PLUS)))
+        pairs.append((bits, relaxed_at_tuned_decay(method, SMALLER_STRENGTH),
+                      relaxed_at_tuned_decay(method, {})))  # fmt: skip
         pairs.append((bits, demo.with_settings({"growth": "1"}), demo))
     drops = []
     for bits, *both in pairs:

@@ -10,13 +10,14 @@ from matplotlib.figure import Figure as Drawing
 
 from binaryrelax_lab.recipes import Cosine, Recipe, RecipeName, find_recipe
 from binaryrelax_lab.recipes.demo import STRENGTHS as STRENGTHS_OF_THE_DEMO
-from binaryrelax_lab.recipes.name import PLUS
+from binaryrelax_lab.recipes.name import PLUS, TUNED
 from binaryrelax_lab.recipes.search import (
     BINARY_CONNECT,
     LARGER_STRENGTH,
     MORE_DECAY,
     SMALLER_STRENGTH,
     Change,
+    relaxed_at_tuned_decay,
     tried,
 )
 from binaryrelax_lab.report.drawing import COLOURS, label, legend, panels, title
@@ -49,6 +50,7 @@ from binaryrelax_lab.results import RunResult
 from binaryrelax_lab.results.statistics import counted, last, spread_of
 
 STRENGTHS: tuple[Change, ...] = (SMALLER_STRENGTH, {}, LARGER_STRENGTH, BINARY_CONNECT)
+AT_TUNED_DECAY: dict[str, Change] = {PLUS: {}, TUNED: SMALLER_STRENGTH}  # by the schedule's λ
 CASES = [(method, decay) for method in RELAXED for decay in DECAYS.values()]
 OTHER_COLOUR = "#7c3aed"
 MOMENTS = {"at_x": "at x", "projected": "projected at once", "an_epoch_later": "an epoch later"}
@@ -162,7 +164,16 @@ class Moments(NamedTuple):
 
 def phase_two(evidence: Evidence) -> str:
     """What happens around the beginning of Phase II, in whole runs of CIFAR."""
-    return _moments(evidence, names_under(ALL_SCHEDULES, RELAXED))
+    return _moments(evidence, _relaxed_under(ALL_SCHEDULES))
+
+
+def _relaxed_under(schedules: dict[str, str]) -> list[RecipeName]:
+    """BinaryRelax on the networks of CIFAR, by network; with the runs at the tuned decay."""
+    names = names_under(schedules, RELAXED)
+    networks = [name.family for name in names]
+    strengths = [strength for end, strength in AT_TUNED_DECAY.items() if end in schedules]
+    names += [relaxed_at_tuned_decay(m, strength).name for strength in strengths for m in RELAXED]
+    return sorted(names, key=lambda name: networks.index(name.family))
 
 
 def phase_two_of_the_demo(evidence: Evidence) -> str:
@@ -201,7 +212,7 @@ def phase_two_in_short(evidence: Evidence) -> str:
     """The ranges of mean gains of Phase II and of mean drops at its start."""
     shown = []
     for end, schedule in SCHEDULES.items():
-        names = list(filter(evidence.runs_of, names_under({end: schedule}, RELAXED)))
+        names = list(filter(evidence.runs_of, _relaxed_under({end: schedule})))
         if names:
             gains = range_text(evidence.means(names, lambda run: Moments.of(run).best_of_two))
             drops = range_text(evidence.means(names, lambda run: Moments.of(run).by_projecting))
