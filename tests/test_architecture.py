@@ -212,7 +212,8 @@ def test_public_names_are_explicit():
     rooms = {*ROOMS, "cli"}
     fixed = {
         "Binary", "Ternary", "TernaryThreshold", "Uniform", "PowerOfTwo", "Levels", "OneStepLloyd",
-        "PerLayer", "PerChannel", "PerGroup", "distance", "select_weights", "BinaryRelax",
+        "TernaryAbsMean", "PerLayer", "PerChannel", "PerGroup", "distance", "select_weights",
+        "BinaryRelax",
         "ProjectedGradient", "GeometricGrowth", "LinearMix", "Hard", "measure", "monitor",
         "pack", "save_packed", "load_packed", "certify", "Certificate", "PackedFileError",
         "PackedLinear", "PackedConv2d", "export_onnx", "export_openvino",

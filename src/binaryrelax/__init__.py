@@ -52,6 +52,7 @@ from binaryrelax.quantizers import (
     PowerOfTwo as PowerOfTwo,
     Quantizer as Quantizer,
     Ternary as Ternary,
+    TernaryAbsMean as TernaryAbsMean,
     TernaryThreshold as TernaryThreshold,
     Uniform as Uniform,
     distance as distance,

@@ -15,13 +15,14 @@ from binaryrelax import (
     select_weights,
 )
 from tests.gpu.test_cuda import network
+from tests.kernels.lockstep import PER_LAYER
 
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
     pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype"),
 ]
-QUANTIZERS = [Binary(), TernaryThreshold(), Ternary(), Ternary(granularity=PerChannel())]
+QUANTIZERS = [*PER_LAYER, Ternary(granularity=PerChannel())]
 ROUNDING = {"rtol": 1e-4, "atol": 1e-6}
 
 

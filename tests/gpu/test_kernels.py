@@ -3,10 +3,11 @@
 import pytest
 import torch
 
-from binaryrelax import Binary, PerLayer, Ternary, TernaryThreshold
+from binaryrelax import PerLayer, Ternary
 from binaryrelax_lab.models import build_network
 from tests.kernels.lockstep import (
     NAN_OF_CUDA,
+    PER_LAYER,
     QUANTIZERS,
     Twin,
     assert_follows_mix,
@@ -26,7 +27,6 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
     pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype"),
 ]
-PER_LAYER = [Binary(), TernaryThreshold(), Ternary()]
 MILLIONS = 11_000_003  # odd: rows that no wide load divides
 
 

@@ -14,7 +14,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from binaryrelax import Binary, PerChannel, PerLayer, Quantizer, Ternary, TernaryThreshold
+from binaryrelax import (
+    Binary,
+    PerChannel,
+    PerLayer,
+    Quantizer,
+    Ternary,
+    TernaryAbsMean,
+    TernaryThreshold,
+)
 from binaryrelax.optim.relaxation import relax_
 from tests.kernels.exact import Cut, cut_of, value_ratio
 from tests.quantizers.cases import same_bits, ulps_apart, with_granularity
@@ -32,9 +40,10 @@ QUIET = pytest.mark.filterwarnings(
     "ignore::RuntimeWarning:triton.runtime.interpreter",
     "ignore:(overflow|invalid value) encountered in reduce:RuntimeWarning",  # deeper in numpy
 )
+PER_LAYER = (Binary(), TernaryThreshold(), TernaryAbsMean(), Ternary())
 QUANTIZERS = [
     with_granularity(quantizer, granularity)
-    for quantizer in (Binary(), TernaryThreshold(), Ternary())
+    for quantizer in PER_LAYER
     for granularity in (PerLayer(), PerChannel())
 ]
 TERNARY = [quantizer for quantizer in QUANTIZERS if isinstance(quantizer, Ternary)]

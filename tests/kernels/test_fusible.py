@@ -7,8 +7,15 @@ import pytest
 import torch
 from torch import nn
 
-from binaryrelax import Binary, PerChannel, PerGroup, PerLayer, Ternary, TernaryThreshold, Uniform
-from tests.kernels.lockstep import DEVICE, QUANTIZERS, FusedRelaxation, is_fusible
+from binaryrelax import (
+    Binary,
+    PerChannel,
+    PerGroup,
+    PerLayer,
+    Ternary,
+    Uniform,
+)
+from tests.kernels.lockstep import DEVICE, PER_LAYER, QUANTIZERS, FusedRelaxation, is_fusible
 from tests.quantizers.cases import random_weights
 
 
@@ -87,7 +94,7 @@ def test_equal_weights_of_a_row_must_fit_into_one_bin():
     assert is_fusible(many, many, Ternary(granularity=PerChannel()))
 
 
-@pytest.mark.parametrize("quantizer", [Binary(), TernaryThreshold(), Ternary()], ids=repr)
+@pytest.mark.parametrize("quantizer", PER_LAYER, ids=repr)
 def test_a_weight_that_moved_is_noticed(quantizer):
     def fused():
         x = nn.Parameter(random_weights(3, 5).to(DEVICE))

@@ -3,9 +3,10 @@
 import pytest
 import torch
 
-from binaryrelax import Binary, PerLayer, Ternary, TernaryThreshold
+from binaryrelax import PerChannel, PerLayer, Ternary, TernaryAbsMean, TernaryThreshold
 from tests.kernels.lockstep import (
     NAN_OF_CUDA,
+    PER_LAYER,
     QUANTIZERS,
     QUIET,
     TERNARY,
@@ -60,12 +61,12 @@ def test_fused_relaxation_equals_the_reference(quantizer, weights):
     assert_lockstep(twin, mixes=(0.0, 0.3, 0.8) if weights is small_weights else (0.3,))
 
 
-@pytest.mark.parametrize("quantizer", [Binary(), TernaryThreshold(), Ternary()], ids=repr)
+@pytest.mark.parametrize("quantizer", PER_LAYER, ids=repr)
 def test_a_weight_without_dimensions(quantizer):
     assert_lockstep(Twin(quantizer, [torch.tensor(-2.5)]), mixes=(0.3,))
 
 
-@pytest.mark.parametrize("quantizer", [Binary(), TernaryThreshold(), Ternary()], ids=repr)
+@pytest.mark.parametrize("quantizer", PER_LAYER, ids=repr)
 def test_layers_and_chunks_of_a_network_share_each_launch(quantizer):
     """The sums of one weight never reach into those of its neighbours."""
     weights = [random_weights(n, seed=n) * 10.0**i for i, n in enumerate((5, 4100, 1, 64, 8200))]
@@ -74,7 +75,7 @@ def test_layers_and_chunks_of_a_network_share_each_launch(quantizer):
         assert same_bits(x, Twin(quantizer, [weight]).relax(1.0)[0])
 
 
-@pytest.mark.parametrize("quantizer", [Binary(), TernaryThreshold(), Ternary()], ids=repr)
+@pytest.mark.parametrize("quantizer", PER_LAYER, ids=repr)
 def test_chunks_of_several_tiles(quantizer, monkeypatch):
     """Millions of weights make larger chunks; here a few thousand do."""
     monkeypatch.setattr("binaryrelax.kernels.row_table.TARGET_CHUNKS", 1)
@@ -133,8 +134,23 @@ def test_the_threshold_is_that_of_float64():
     assert twin.relax(1.0)[0].tolist() == [0, 0, 2, 0]
 
 
-@pytest.mark.parametrize("row", [[-0.0, 0.0, -1.0, 3.0], [-(2.0**-149), 0.0, 0.0, -0.0]])
+def test_halves_of_the_mean_and_points_of_q_are_those_of_the_reference():
+    """BitNet's absmean: halves go to even, and one magnitude makes a row its own projection."""
+    above = 1 + 2.0**-23
+    rows = [[1, -1, 3, 3], [1, above, 3, 3 - 2.0**-23], [3, 1, 1, 3], [0, 7, -7, 0], [0, 0, 5, 0]]
+    weight = torch.tensor(rows, dtype=torch.float32)
+    quantizer = TernaryAbsMean(granularity=PerChannel())
+    found = Twin(quantizer, [weight]).relax(1.0)[0]
+    assert same_bits(found, quantizer.project(weight))
+    assert found[0].tolist() == [0, 0, 2, 2] and found[1].tolist() == [0, 2, 2, 2]
+    assert torch.equal(found[3:], weight[3:])
+
+
+@pytest.mark.parametrize(
+    "row",
+    [[-0.0, 0.0, -1.0, 3.0], [-(2.0**-149), 0.0, 0.0, -0.0], [-(2.0**-149), 2.0**-148, *[0.0] * 9]],
+)
 def test_zeros_and_scales_that_underflow_take_the_code_of_the_reference(row):
-    for quantizer in (Binary(), TernaryThreshold(), Ternary()):
+    for quantizer in PER_LAYER:
         weight = torch.tensor(row)
         assert same_bits(Twin(quantizer, [weight]).relax(1.0)[0], quantizer.project(weight))

@@ -4,10 +4,11 @@ import pytest
 import torch
 from hypothesis import given, strategies as st
 
-from binaryrelax import Binary, PerChannel, PerLayer, Ternary, TernaryThreshold
+from binaryrelax import PerChannel, PerLayer, Ternary
 from tests.kernels.exact import best_cut, cut_of, value_ratio
 from tests.kernels.lockstep import (
     IS_INTERPRETED,
+    PER_LAYER,
     QUANTIZERS,
     QUIET,
     Twin,
@@ -57,7 +58,7 @@ def test_weights_that_drift(is_large, monkeypatch):
         twin.overwrite([row])
 
 
-@pytest.mark.parametrize("quantizer", [Binary(), TernaryThreshold(), Ternary()], ids=repr)
+@pytest.mark.parametrize("quantizer", PER_LAYER, ids=repr)
 def test_hard_layers(quantizer):
     rows = list(hard_rows(150).values())
     for row, projected in zip(rows, Twin(quantizer, rows).relax(1.0), strict=True):
@@ -66,7 +67,7 @@ def test_hard_layers(quantizer):
             assert_optimal(row, projected)
 
 
-@pytest.mark.parametrize("quantizer", [Binary(), TernaryThreshold(), Ternary()], ids=repr)
+@pytest.mark.parametrize("quantizer", PER_LAYER, ids=repr)
 def test_adversarial_channels(quantizer):
     """One channel for each of the kinds that the reference is tested with."""
     quantizer = with_granularity(quantizer, PerChannel())

@@ -16,6 +16,7 @@ from binaryrelax import (
     PerGroup,
     ProjectedGradient,
     Ternary,
+    TernaryAbsMean,
     TernaryThreshold,
     Uniform,
     measure,
@@ -32,6 +33,7 @@ BY_BITS = (Ternary(), Uniform(bits=3), Ternary(granularity=PerChannel()))
 ROUNDED = (
     Binary(),
     TernaryThreshold(),
+    TernaryAbsMean(),
     OneStepLloyd(bits=3),
     Binary(granularity=PerChannel()),
     TernaryThreshold(granularity=PerGroup(3)),

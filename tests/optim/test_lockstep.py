@@ -4,7 +4,16 @@ import pytest
 import torch
 from torch.optim import SGD, Adam, AdamW, RMSprop
 
-from binaryrelax import Binary, Hard, LinearMix, PerChannel, Ternary, TernaryThreshold, Uniform
+from binaryrelax import (
+    Binary,
+    Hard,
+    LinearMix,
+    PerChannel,
+    Ternary,
+    TernaryAbsMean,
+    TernaryThreshold,
+    Uniform,
+)
 from tests.optim.toy import SHORT, small_network, train, train_by_the_paper, wrapped
 
 BASES = {
@@ -18,7 +27,13 @@ BASES = {
 @pytest.mark.parametrize("base", BASES.values(), ids=BASES)
 @pytest.mark.parametrize(
     "quantizer",
-    [Binary(), Ternary(), TernaryThreshold(), Uniform(bits=3, granularity=PerChannel())],
+    [
+        Binary(),
+        Ternary(),
+        TernaryThreshold(),
+        TernaryAbsMean(),
+        Uniform(bits=3, granularity=PerChannel()),
+    ],
     ids=repr,
 )
 def test_equals_algorithm_1_at_every_step(base, quantizer):

@@ -14,6 +14,7 @@ from binaryrelax import (
     PerLayer,
     PowerOfTwo,
     Ternary,
+    TernaryAbsMean,
     TernaryThreshold,
     Uniform,
     distance,
@@ -67,7 +68,8 @@ def test_any_projection_comes_back(quantizer, data):
 @pytest.mark.parametrize(
     "quantizer",
     [Uniform(bits=8), Uniform(bits=5), OneStepLloyd(bits=8), OneStepLloyd(bits=4),
-     Levels((0.3, 1.7, 2.2)), Levels((2, 3, 7)), PowerOfTwo(bits=4), TernaryThreshold()],
+     Levels((0.3, 1.7, 2.2)), Levels((2, 3, 7)), PowerOfTwo(bits=4), TernaryThreshold(),
+     TernaryAbsMean()],
     ids=repr,
 )  # fmt: skip
 def test_every_row_of_many_comes_back_whatever_its_scale(quantizer, dtype):

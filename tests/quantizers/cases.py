@@ -19,6 +19,7 @@ from binaryrelax.quantizers import (
     PowerOfTwo,
     Quantizer,
     Ternary,
+    TernaryAbsMean,
     TernaryThreshold,
     Uniform,
 )
@@ -37,6 +38,7 @@ EXACT_QUANTIZERS: tuple[Quantizer, ...] = (
 HEURISTIC_QUANTIZERS: tuple[Quantizer, ...] = (
     TernaryThreshold(),
     TernaryThreshold(ratio=1.0),
+    TernaryAbsMean(),
     *(OneStepLloyd(bits=bits) for bits in (2, 3, 4, 8)),
 )
 ALL_QUANTIZERS = EXACT_QUANTIZERS + HEURISTIC_QUANTIZERS

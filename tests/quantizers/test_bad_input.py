@@ -15,6 +15,7 @@ from binaryrelax.quantizers import (
     PerLayer,
     PowerOfTwo,
     Ternary,
+    TernaryAbsMean,
     TernaryThreshold,
     Uniform,
     distance,
@@ -127,7 +128,7 @@ def test_group_size_must_be_a_whole_number_from_1(size):
     assert f"PerGroup(size={size!r}): size must be" in str(error.value)
 
 
-@pytest.mark.parametrize("quantizer", [Binary, Ternary, TernaryThreshold])
+@pytest.mark.parametrize("quantizer", [Binary, Ternary, TernaryThreshold, TernaryAbsMean])
 @pytest.mark.parametrize("granularity", [None, "channel", 64, PerLayer, Ternary()], ids=repr)
 def test_granularity_must_be_one(quantizer, granularity):
     with pytest.raises(ValueError) as error:

@@ -1,19 +1,31 @@
-"""TernaryThreshold (eq. 7) and OneStepLloyd (section 2.1) against their formulas written out."""
+"""TernaryThreshold (eq. 7), OneStepLloyd (section 2.1) and TernaryAbsMean (BitNet b1.58) against
+their formulas written out."""
+
+from fractions import Fraction
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, strategies as st
 
 from binaryrelax.quantizers import (
     ExactQuantizer,
     OneStepLloyd,
+    PerGroup,
     Ternary,
+    TernaryAbsMean,
     TernaryThreshold,
     Uniform,
     distance,
 )
 
-from .cases import HEURISTIC_QUANTIZERS, random_weights, weights
+from .cases import (
+    DTYPES,
+    HEURISTIC_QUANTIZERS,
+    at_every_granularity,
+    random_weights,
+    same_bits,
+    weights,
+)
 
 
 def threshold_written_out(y, ratio):
@@ -85,8 +97,99 @@ def test_one_step_lloyd_is_section_2_1(bits, w):
         assert_agree(OneStepLloyd(bits=bits).split(w), one_lloyd_step_written_out(y, bits), w)
 
 
+def absmean_written_out(y):
+    """RoundClip(y / mean|y|, -1, 1) in fractions; a point of Q is its own projection."""
+    sizes = [abs(Fraction(x)) for x in y]
+    kinds = {size for size in sizes if size}
+    scale = kinds.pop() if len(kinds) == 1 else sum(sizes) / len(y)
+    nearest = [round(Fraction(x) / scale) if scale else 0 for x in y]  # halves go to even
+    return scale, [max(-1, min(1, code)) for code in nearest]
+
+
+def assert_absmean(w):
+    for quantizer in at_every_granularity(TernaryAbsMean()):
+        scale, codes = quantizer.split(w)
+        scales = scale.expand_as(codes).double()
+        rows = [quantizer.granularity.rows(x) for x in (w.double(), codes, scales)]
+        for row, found, of_row in zip(*rows, strict=True):
+            exact, expected = absmean_written_out(row.tolist())
+            expected_scale = torch.tensor(float(exact), dtype=torch.float64).to(w.dtype)
+            assert of_row.unique().tolist() == [expected_scale.item()]
+            assert found.tolist() == expected
+
+
+half_integers = st.lists(st.integers(-6, 6).map(lambda n: n / 2), min_size=8, max_size=8)
+
+
+@given(values=half_integers)
+def test_absmean_is_that_of_bitnet_ties_too(values):
+    """Their sums are exact in any dtype: codes and scales have the bits of the fractions."""
+    for dtype in DTYPES:
+        assert_absmean(torch.tensor(values, dtype=dtype).reshape(2, 4))
+
+
+@given(w=weights(torch.float32))
+def test_absmean_of_any_weights_is_that_of_bitnet(w):
+    assert_absmean(w)
+
+
+def test_absmean_has_the_codes_of_bitnets_own_line():
+    """As its training tips write it, in float32: w.abs().mean(), round(), clamp_(-1, 1)."""
+    w = random_weights(64, 96) * 0.02
+    scale, codes = TernaryAbsMean().split(w)
+    assert torch.equal(codes, (w / scale).round().clamp_(-1, 1))
+    torch.testing.assert_close(scale, w.abs().mean())
+
+
+def test_absmean_rounds_halves_to_even():
+    w = torch.tensor([1.0, -1.0, 3.0, 3.0])  # mean 2: halves at 1 and 3
+    assert TernaryAbsMean().split(w)[1].tolist() == [0, 0, 1, 1]
+    above = torch.nextafter(torch.tensor(1.0), torch.tensor(2.0))
+    w = torch.tensor([1.0, above, 3.0, 3 - (above - 1)])
+    assert TernaryAbsMean().split(w)[1].tolist() == [0, 1, 1, 1]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_points_of_q_are_their_own_absmean(dtype):
+    """Whatever share is zero; the formula alone would shrink the scale by that share."""
+    g = torch.Generator().manual_seed(0)
+    codes = torch.randint(-1, 2, (40, 12), generator=g).to(dtype)
+    codes[3:, 4:] = 0
+    for quantizer in at_every_granularity(TernaryAbsMean()):
+        rows = quantizer.granularity.rows(codes)
+        sizes = random_weights(len(rows), 1, seed=1).abs().to(dtype)
+        w = (rows * sizes).reshape(codes.shape)
+        assert same_bits(quantizer.project(w), w + 0.0)
+        assert distance(w, quantizer) == 0
+
+
+def test_one_weight_off_q_makes_it_no_point_of_q():
+    w = TernaryAbsMean().project(random_weights(8, 64))
+    w[0, 0] += torch.finfo(w.dtype).eps
+    assert distance(w, TernaryAbsMean()) > 0.1 * w.norm()
+    assert distance(w, Ternary()) < 1e-6 * w.norm()  # the nearest point is another one
+    own = TernaryAbsMean(granularity=PerGroup(64))
+    assert torch.equal(own.project(w)[1:], w[1:]) and not torch.equal(own.project(w)[0], w[0])
+
+
+def test_absmean_of_any_order_and_memory_format():
+    w = random_weights(16, 6, 3, 3)
+    strided = w.contiguous(memory_format=torch.channels_last)
+    order = torch.randperm(w.numel(), generator=torch.Generator().manual_seed(1))
+    scale, codes = TernaryAbsMean().split(w)
+    permuted_scale, permuted_codes = TernaryAbsMean().split(w.flatten()[order])
+    assert same_bits(permuted_scale, scale)
+    assert same_bits(permuted_codes, codes.flatten()[order])
+    for quantizer in at_every_granularity(TernaryAbsMean()):
+        if quantizer.granularity != PerGroup(2):
+            found = quantizer.project(strided)
+            assert found.stride() == strided.stride()
+            assert torch.equal(found, quantizer.project(w))
+
+
 EXCESS = [  # bounds on the squared distance over the optimum's, as a ratio, on normal weights
     (TernaryThreshold(), Ternary(), 1.01),
+    (TernaryAbsMean(), Ternary(), 1.6),
     (OneStepLloyd(bits=2), Ternary(), 5.0),
     (OneStepLloyd(bits=3), Uniform(bits=3), 4.0),
     (OneStepLloyd(bits=4), Uniform(bits=4), 3.0),

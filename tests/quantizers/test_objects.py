@@ -17,6 +17,7 @@ from binaryrelax.quantizers import (
     PerLayer,
     PowerOfTwo,
     Ternary,
+    TernaryAbsMean,
     TernaryThreshold,
     Uniform,
     public_granularities,
@@ -92,7 +93,9 @@ def test_equal_sets_are_equal_quantizers_with_equal_projections(first, second, g
         assert same_bits(first.split(w)[0], second.split(w)[0])
 
 
-@pytest.mark.parametrize("second", [TernaryThreshold(), OneStepLloyd(bits=2), Binary(), None, 2])
+@pytest.mark.parametrize(
+    "second", [TernaryThreshold(), TernaryAbsMean(), OneStepLloyd(bits=2), Binary(), None, 2]
+)
 def test_an_exact_projection_differs_from_heuristics_and_other_sets(second):
     assert Ternary() != second
     assert second != Ternary()
@@ -111,6 +114,7 @@ def test_heuristics_with_different_settings_differ():
         (Binary(), (-1, 1), 1),
         (Ternary(), (-1, 0, 1), 2),
         (TernaryThreshold(), (-1, 0, 1), 2),
+        (TernaryAbsMean(), (-1, 0, 1), 2),
         (Uniform(bits=3), (-3, -2, -1, 0, 1, 2, 3), 3),
         (OneStepLloyd(bits=3), (-3, -2, -1, 0, 1, 2, 3), 3),
         (Uniform(bits=8), tuple(range(-127, 128)), 8),

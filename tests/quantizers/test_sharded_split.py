@@ -14,6 +14,7 @@ from binaryrelax import (
     PerGroup,
     PowerOfTwo,
     Ternary,
+    TernaryAbsMean,
     TernaryThreshold,
     Uniform,
     distance,
@@ -24,11 +25,12 @@ from tests.quantizers.cases import same_bits
 from tests.support.ranks import run_on_ranks
 
 TERNARY_LEVELS = torch.tensor([0.0, 1.0], dtype=torch.float64)
-SUMMED = (Binary(), TernaryThreshold(), OneStepLloyd(bits=3))  # float64 sums in another order
+# float64 sums in another order
+SUMMED = (Binary(), TernaryThreshold(), TernaryAbsMean(), OneStepLloyd(bits=3))
 GATHERED = (Ternary(), Uniform(bits=2), Uniform(bits=3), PowerOfTwo(bits=3), Levels((1, 3)))
 BY_ROWS = tuple(
     kind(granularity=granularity)
-    for kind in (Binary, Ternary, TernaryThreshold)
+    for kind in (Binary, Ternary, TernaryThreshold, TernaryAbsMean)
     for granularity in (PerChannel(), PerGroup(3))
 )
 SHAPES = ((7, 12), (2, 6), (1, 9), (5, 3, 2, 2))  # some ranks hold little, some nothing

@@ -11,6 +11,7 @@ from binaryrelax.quantizers import (
     PerGroup,
     PerLayer,
     Ternary,
+    TernaryAbsMean,
     TernaryThreshold,
     Uniform,
     distance,
@@ -159,7 +160,14 @@ def test_distance_of_half_precision_weights_does_not_overflow():
 
 @pytest.mark.parametrize(
     "quantizer",
-    [Binary(), Ternary(), TernaryThreshold(), Uniform(bits=3), OneStepLloyd(bits=3)],
+    [
+        Binary(),
+        Ternary(),
+        TernaryThreshold(),
+        TernaryAbsMean(),
+        Uniform(bits=3),
+        OneStepLloyd(bits=3),
+    ],
     ids=repr,
 )
 def test_number_of_threads_does_not_change_the_answer(quantizer):

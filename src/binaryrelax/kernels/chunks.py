@@ -60,6 +60,14 @@ def bits_not_below(x):
 
 
 @triton.jit
+def bits_above(x):
+    """The bits of the smallest float32 > x, a float64 >= 0."""
+    rounded = x.to(tl.float32)
+    bits = rounded.to(tl.int32, bitcast=True)
+    return tl.where(rounded.to(tl.float64) <= x, bits + 1, bits)
+
+
+@triton.jit
 def is_last_of_row(arrived, row, num_chunks):
     """Whether all chunks of the row have come here; the last one finishes the row's work.
 

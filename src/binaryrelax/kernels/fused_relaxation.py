@@ -1,7 +1,7 @@
 """Relaxation of many weights in a handful of launches, without waiting for the device.
 
-The fast twin of ``Quantizer.project`` and ``relax_`` for Binary, TernaryThreshold and exact
-Ternary in float32, with one scale per layer or per channel.
+The fast twin of ``Quantizer.project`` and ``relax_`` for Binary, TernaryThreshold, TernaryAbsMean
+and exact Ternary in float32, with one scale per layer or per channel.
 """
 
 from __future__ import annotations
@@ -20,7 +20,13 @@ from binaryrelax.kernels.sgd import NO_DESCENT, NO_NUMBERS, Descent, DescentTabl
 from binaryrelax.kernels.ternary_bins import NUM_SUMS, WINDOW, count_around_guess, count_inside
 from binaryrelax.kernels.ternary_intervals import DEPTH
 from binaryrelax.kernels.ternary_search import search_around_guess, search_inside
-from binaryrelax.quantizers import Binary, Quantizer, Ternary, TernaryThreshold
+from binaryrelax.quantizers import (
+    Binary,
+    Quantizer,
+    Ternary,
+    TernaryAbsMean,
+    TernaryThreshold,
+)
 
 LOG_BINS, LOG_BINS_OF_SHORT_ROWS = 10, 8  # bins of a row, as a power of two
 LONG_ON_AVERAGE = 1 << 13  # weights of a row, from which on its window is not larger than itself
@@ -35,7 +41,7 @@ FIRST_GUESS = 0.77  # of the mean magnitude: where the cut of normal weights lie
 
 def is_fusible(x: Tensor, y: Tensor, quantizer: Quantizer) -> bool:
     """Whether the kernels can do this weight; others take the reference."""
-    known = type(quantizer) in (Binary, TernaryThreshold, Ternary)
+    known = type(quantizer) in (Binary, TernaryThreshold, TernaryAbsMean, Ternary)
     plain = x.dtype == y.dtype == torch.float32 and type(y) is Tensor
     if not (known and plain and has_row_layout(x, y, quantizer.granularity)):
         return False
@@ -126,7 +132,11 @@ class FusedRelaxation:
         """The first launch, which may move y before."""
         if self._search is not None:
             return self._search.count_around_guess(arguments, kind)
-        return _sum_launch(self.rows, self._scales, arguments, DESCENT=kind, ALIGNED=is_aligned)
+        is_absmean = isinstance(self.quantizer, TernaryAbsMean)
+        return _sum_launch(
+            self.rows, self._scales, arguments,
+            DESCENT=kind, ABSMEAN=is_absmean, ALIGNED=is_aligned,
+        )  # fmt: skip
 
     def _find_scales(self) -> list[Callable[[], None]]:
         """What leads on to the sum and number of the weights that each row keeps."""
@@ -164,11 +174,13 @@ class _Scales:
         self.cuts = rows.zeros(rows.num_rows, torch.int32)
         self.partial_totals = rows.zeros(rows.num_chunks, torch.float64)
         self.partial_counts = rows.zeros(rows.num_chunks, torch.int32)
+        self.partial_largest = rows.zeros(rows.num_chunks, torch.int32)
+        self.partial_smallest = rows.zeros(rows.num_chunks, torch.int32)
 
 
 def _sum_launch(
     rows: RowTable, scales: _Scales, arguments: tuple[Tensor, ...],
-    *, DESCENT: int, ABOVE: float = 0.0, ALIGNED: bool = True,
+    *, DESCENT: int, ABOVE: float = 0.0, ABSMEAN: bool = False, ALIGNED: bool = True,
 ) -> Launch:  # fmt: skip
     """The sums of all magnitudes, or of those >= ABOVE * mean."""
     totals = (scales.totals, scales.counts) if ABOVE else (scales.sums, scales.sum_counts)
@@ -176,8 +188,9 @@ def _sum_launch(
         sum_magnitudes,
         rows.num_chunks,
         (*rows.table, rows.arrived, scales.sums, scales.partial_totals, scales.partial_counts,
-         *totals, scales.cuts, *arguments),
+         scales.partial_largest, scales.partial_smallest, *totals, scales.cuts, *arguments),
         ABOVE=ABOVE,
+        ABSMEAN=ABSMEAN,
         DESCENT=DESCENT,
         BACKWARDS=ABOVE == 0,  # the optimizer went forwards, as every other launch does
         CHUNK=rows.chunk_size,

@@ -25,17 +25,18 @@ _HEAVY_BALL, _NESTEROV = tl.constexpr(HEAVY_BALL), tl.constexpr(NESTEROV)
 def descend(
     y, gradient, velocity, at, inside, lr, momentum, undamped, weight_decay, DESCENT: tl.constexpr
 ):
-    """y <- y - lr * direction, as ``torch.optim.SGD`` does it; returns the new y."""
-    old = tl.load(y + at, mask=inside, other=0.0)
-    direction = tl.load(gradient + at, mask=inside, other=0.0) + weight_decay * old
-    if DESCENT >= _HEAVY_BALL:
-        before = tl.load(velocity + at, mask=inside, other=0.0)
-        after = momentum * before + undamped * direction
-        tl.store(velocity + at, after, mask=inside)
-        direction = direction + momentum * after if DESCENT == _NESTEROV else after
-    new = old - lr * direction
-    tl.store(y + at, new, mask=inside)
-    return new
+    """y <- y - lr * direction, as ``torch.optim.SGD`` does it; returns y, moved or not."""
+    weights = tl.load(y + at, mask=inside, other=0.0)
+    if DESCENT > 0:
+        direction = tl.load(gradient + at, mask=inside, other=0.0) + weight_decay * weights
+        if DESCENT >= _HEAVY_BALL:
+            before = tl.load(velocity + at, mask=inside, other=0.0)
+            after = momentum * before + undamped * direction
+            tl.store(velocity + at, after, mask=inside)
+            direction = direction + momentum * after if DESCENT == _NESTEROV else after
+        weights = weights - lr * direction
+        tl.store(y + at, weights, mask=inside)
+    return weights
 
 
 @dataclass(frozen=True)

@@ -59,10 +59,9 @@ def count_around_guess(
     my_bins = bins + (row.to(tl.int64) << LOG_BINS)
     my_window = window + (row.to(tl.int64) << LOG_WINDOW)
     start = (chunk - tl.load(first_chunks + row)) * CHUNK
-    if DESCENT > 0:
-        gradient = row_address(gradients, row, False)
-        velocity = row_address(velocities, row, False)
-        lr = tl.load(lr_address)
+    gradient = row_address(gradients, row, False)
+    velocity = row_address(velocities, row, False)
+    lr = tl.load(lr_address)
     excess = tl.zeros([COARSE_EDGES, TILE_COLUMNS], tl.float32)  # only for bounds
     everything = tl.zeros([TILE_COLUMNS], tl.float32)
     above = tl.zeros([TILE_COLUMNS], tl.float64)
@@ -70,13 +69,10 @@ def count_around_guess(
     top = tl.zeros([TILE_COLUMNS], tl.int32)
     for position in range(start, tl.minimum(length, start + CHUNK), TILE_ROWS * TILE_COLUMNS):
         at = position + _tile()
-        if DESCENT > 0:
-            weights = descend(
-                y, gradient, velocity, at, at < length,
-                lr, momentum, undamped, weight_decay, DESCENT,
-            )  # fmt: skip
-        else:
-            weights = tl.load(y + at, mask=at < length, other=0.0)
+        weights = descend(
+            y, gradient, velocity, at, at < length,
+            lr, momentum, undamped, weight_decay, DESCENT,
+        )  # fmt: skip
         bits = magnitude_bits(weights)  # 0 behind the end of the row, which is under all edges
         magnitudes = as_magnitudes(bits)
         everything += tl.sum(magnitudes, 0)

@@ -1,5 +1,6 @@
 """The sets Q and the projections onto them."""
 
+from binaryrelax.quantizers.absmean import TernaryAbsMean as TernaryAbsMean
 from binaryrelax.quantizers.binary import Binary as Binary
 from binaryrelax.quantizers.granularity import (
     Granularity as Granularity,
