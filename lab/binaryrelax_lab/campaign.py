@@ -20,11 +20,15 @@ from binaryrelax_lab.engine import (
     train,
     write_atomically,
 )
-from binaryrelax_lab.recipes import OUR_TABLES, SEARCHES, TABLES, Recipe
+from binaryrelax_lab.recipes import LANGUAGE_TABLES, OUR_TABLES, SEARCHES, TABLES, Recipe
 
 RESERVE_SECONDS = 15.0  # kept for the last checkpoints
 LONGEST_NAP = 1.0  # seconds: a signal that another thread gets does not wake this one
-CAMPAIGNS = {name: table.recipes for name, table in (TABLES | OUR_TABLES).items()} | SEARCHES
+CAMPAIGNS: dict[str, tuple[Recipe, ...]] = {
+    **{name: table.recipes for name, table in (TABLES | OUR_TABLES).items()},
+    **SEARCHES,
+    **LANGUAGE_TABLES,
+}
 
 
 @dataclass(frozen=True, kw_only=True)

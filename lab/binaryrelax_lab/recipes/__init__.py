@@ -27,12 +27,23 @@ from binaryrelax_lab.recipes.demo import (
 )
 from binaryrelax_lab.recipes.image_recipe import ImageRecipe as ImageRecipe
 from binaryrelax_lab.recipes.imagenet import imagenet_resnet18 as imagenet_resnet18
+from binaryrelax_lab.recipes.language import (
+    LANGUAGE_TABLES as LANGUAGE_TABLES,
+    lm_base as lm_base,
+    lm_small as lm_small,
+)
+from binaryrelax_lab.recipes.language_recipe import LanguageRecipe as LanguageRecipe
 from binaryrelax_lab.recipes.learning_rate import (
     Cosine as Cosine,
     LearningRateSchedule as LearningRateSchedule,
     Steps as Steps,
+    Triangle as Triangle,
 )
-from binaryrelax_lab.recipes.name import METHOD_NAMES as METHOD_NAMES, RecipeName as RecipeName
+from binaryrelax_lab.recipes.name import (
+    LANGUAGE_METHOD_NAMES as LANGUAGE_METHOD_NAMES,
+    METHOD_NAMES as METHOD_NAMES,
+    RecipeName as RecipeName,
+)
 from binaryrelax_lab.recipes.recipe import Recipe as Recipe, plain as plain
 from binaryrelax_lab.recipes.tables import (
     ALL_RECIPES as ALL_RECIPES,
@@ -42,6 +53,8 @@ from binaryrelax_lab.recipes.tables import (
     TABLES as TABLES,
     RecipeTable as RecipeTable,
 )
+
+LANGUAGE_RECIPES = tuple(recipe for table in LANGUAGE_TABLES.values() for recipe in table)
 
 
 def find_recipe(name: str) -> Recipe:
@@ -62,7 +75,8 @@ def find_recipe(name: str) -> Recipe:
         (0.05, 5, 4, TernaryThreshold(ratio=0.7))
     """
     tries = (recipe for search in SEARCHES.values() for recipe in search)
-    recipes = {recipe.name: recipe for recipe in (*ALL_RECIPES, *tries)}
+    known: tuple[Recipe, ...] = (*ALL_RECIPES, *LANGUAGE_RECIPES, *tries)
+    recipes = {recipe.name: recipe for recipe in known}
     wanted = RecipeName(name)
     try:
         recipe, changes = recipes[wanted.base], wanted.changes()
@@ -92,4 +106,4 @@ def describe_recipes() -> list[dict[str, Any]]:
         >>> demo[0]["network"], demo[0]["quantizer"], demo[0]["epochs"]
         ('small-conv', 'Binary()', 10)
     """
-    return [plain(recipe) for recipe in ALL_RECIPES]
+    return [plain(recipe) for recipe in (*ALL_RECIPES, *LANGUAGE_RECIPES)]

@@ -29,6 +29,24 @@ class Cosine(LearningRateSchedule):
 
 
 @dataclass(frozen=True)
+class Triangle(LearningRateSchedule):
+    """From 0 to 1 and back to 0 along straight lines.
+
+    Args:
+        rise: the share of the run that the first line takes.
+    """
+
+    rise: float = 0.05
+
+    def factor(self, epoch: float, num_epochs: int) -> float:
+        share = epoch / num_epochs
+        return share / self.rise if share < self.rise else (1 - share) / (1 - self.rise)
+
+    def stretched(self, ratio: float) -> "Triangle":
+        return self
+
+
+@dataclass(frozen=True)
 class Steps(LearningRateSchedule):
     """Multiplied by `factor_each` at every milestone, an epoch counted from 0."""
 

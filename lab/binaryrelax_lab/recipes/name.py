@@ -18,11 +18,24 @@ METHOD_NAMES = {
     "ternary": "BinaryRelax ternary",
     "ternary-exact": "BinaryRelax ternary, exact",
 }
+LANGUAGE_METHOD_NAMES = {
+    "float": "Float",
+    "bitnet": "BitNet b1.58",
+    "ste-binary": "Straight-through, binary",
+    "ste-ternary": "Straight-through, ternary",
+    "parq-binary": "PARQ, binary",
+    "parq-ternary": "PARQ, ternary",
+    "linear-binary": "Linear mix, binary",
+    "linear-ternary": "Linear mix, ternary",
+    "relax-binary": "BinaryRelax, binary",
+    "relax-ternary": "BinaryRelax, ternary",
+}
 PLUS, TUNED, NOTEBOOK = "-plus", "-tuned", "-notebook"  # variations of a recipe of the paper
-_METHODS = "|".join(sorted(METHOD_NAMES, key=len, reverse=True))
-_BASE = re.compile(
-    rf"(?P<family>.+)-(?P<method>{_METHODS})(?P<variation>{PLUS}|{TUNED}|{NOTEBOOK}|)"
-)
+FROM_FLOAT = "-from-float"  # of a language model
+_METHODS = "|".join(sorted(METHOD_NAMES | LANGUAGE_METHOD_NAMES, key=len, reverse=True))
+_VARIATIONS = "|".join((PLUS, TUNED, NOTEBOOK, FROM_FLOAT, ""))
+# The family is the shortest that leaves a method: that of lm-small-relax-binary is lm-small.
+_BASE = re.compile(rf"(?P<family>.+?)-(?P<method>{_METHODS})(?P<variation>{_VARIATIONS})")
 _CHANGE = re.compile(
     r"\+(?P<key>\w+)=(?P<value>(?:(?!\+\w+=)[^@])*)|@(?P<epochs>\d{1,9})(?=[+@]|$)"
 )

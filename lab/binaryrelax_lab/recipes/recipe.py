@@ -77,7 +77,7 @@ class Recipe:
                 "(another length moves it along)"
             )
         growing = self.growth is not None and self.growth_every_epochs is not None
-        if self.is_relaxed and not growing:
+        if self.grows_geometrically and not growing:
             raise ValueError(
                 f"recipe {self.name}: initial_strength={self.initial_strength} is finite, so "
                 "growth and growth_every_epochs must be given"
@@ -87,6 +87,11 @@ class Recipe:
     def is_relaxed(self) -> bool:
         """Whether λ grows: BinaryRelax, neither float nor hard from the start."""
         return self.quantizer is not None and self.initial_strength != math.inf
+
+    @property
+    def grows_geometrically(self) -> bool:
+        """Whether λ is multiplied again and again, as in the paper."""
+        return self.is_relaxed
 
     @property
     def units_per_example(self) -> int:
@@ -101,7 +106,7 @@ class Recipe:
 
     def schedule(self, steps_per_epoch: int) -> Schedule:
         """λ as a function of the step, for the optimizer."""
-        if not self.is_relaxed or self.initial_strength is None:
+        if not self.grows_geometrically or self.initial_strength is None:
             return Hard()
         growth, every = self._growth_and_interval
         return GeometricGrowth(
@@ -131,9 +136,14 @@ class Recipe:
             epochs=epochs,
             phase_two_epoch=min(round(self.phase_two_epoch * ratio), epochs - 1),
             lr_schedule=self.lr_schedule.stretched(ratio),
-            starts_from=self.starts_from and self.starts_from.with_epochs(epochs),
+            starts_from=self.starts_from and self._start_of_length(epochs),
         )
-        return moved._growing_as_far_as(self) if self.is_relaxed else moved
+        return moved._growing_as_far_as(self) if self.grows_geometrically else moved
+
+    def _start_of_length(self, epochs: int) -> RecipeName:
+        """What a run of so many epochs starts from: a float network of as many."""
+        assert self.starts_from is not None
+        return self.starts_from.with_epochs(epochs)
 
     def with_settings(self, settings: Mapping[str, str]) -> Self:
         """The recipe with some numbers changed, called NAME+key=value.

@@ -216,7 +216,8 @@ def _changes(evidence: Evidence, recipe: Recipe) -> tuple[float, float] | None:
 
 def small_strength_makes_a_drop(evidence: Evidence) -> Verdict:
     """Projecting from a small λ and from the usual one."""
-    pairs, parts = [], []
+    pairs: list[tuple[str, Recipe, Recipe]] = []
+    parts = []
     for bits, (_, method) in BITS.items():
         demo = find_recipe(DEMO.with_method(method))
         pairs.append((bits, relaxed_at_tuned_decay(method, SMALLER_STRENGTH),

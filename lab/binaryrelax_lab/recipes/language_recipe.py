@@ -1,0 +1,65 @@
+"""What a training run on text is, in numbers."""
+
+from dataclasses import dataclass
+
+from binaryrelax import Hard, LinearMix, Schedule
+from binaryrelax_lab.recipes.name import RecipeName
+from binaryrelax_lab.recipes.recipe import Recipe
+
+GROWTHS = ("geometric", "linear", "parq")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageRecipe(Recipe):
+    """Everything that decides a training run on text but its seed and the text. See `Recipe`.
+
+    AdamW moves the weights. An epoch is a stretch of `steps_per_epoch` steps, after which the
+    network is measured, be the text longer or shorter. Embedding and head stay float.
+
+    Args:
+        batch_size: windows of the text in a step.
+        context: tokens of a window.
+        vocabulary: different tokens.
+        momentum: AdamW's first, of the gradient.
+        second_momentum: ... and of its square.
+        weight_decay: on the matrices that other methods quantize.
+        clip: the norm that gradients are cut back to.
+        strength_growth: how λ grows: "geometric" as in the paper, "linear" as a linear mix of float
+            and quantized weights; "parq" is torchao's PARQ in place of BinaryRelax.
+    """
+
+    UNIT = "tokens"
+
+    context: int
+    vocabulary: int
+    steps_per_epoch: int
+    momentum: float = 0.9
+    second_momentum: float = 0.95
+    clip: float = 1.0
+    strength_growth: str = "geometric"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.strength_growth not in GROWTHS:
+            raise ValueError(
+                f"strength_growth={self.strength_growth}: it must be one of {', '.join(GROWTHS)}"
+            )
+
+    @property
+    def units_per_example(self) -> int:
+        return self.context
+
+    @property
+    def grows_geometrically(self) -> bool:
+        return self.is_relaxed and self.strength_growth == "geometric"
+
+    def _start_of_length(self, epochs: int) -> RecipeName:
+        """A conversion may be as short as it likes: its float network stays whole."""
+        assert self.starts_from is not None
+        return self.starts_from
+
+    def schedule(self, steps_per_epoch: int) -> Schedule:
+        hard_from = self.phase_two_epoch * steps_per_epoch
+        if self.is_relaxed and self.strength_growth == "linear":
+            return LinearMix(start=0, end=hard_from) if hard_from else Hard()
+        return super().schedule(steps_per_epoch)
