@@ -15,6 +15,7 @@ from binaryrelax_lab.engine import (
     Job,
     Listener,
     Machine,
+    Material,
     RunOptions,
     RunStopped,
     train,
@@ -113,7 +114,7 @@ class Deadline:
 
 def run_campaign(
     campaign: Campaign,
-    data: ImageSource,
+    data: ImageSource | Material,
     *,
     machine: Machine,
     num_jobs: int,

@@ -1,5 +1,6 @@
 """`binaryrelax campaign`: all cells of a table."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -15,10 +16,10 @@ from binaryrelax.cli.options import (
 )
 from binaryrelax_lab.campaign import CAMPAIGNS, Campaign, Deadline, recipes_of_tables
 from binaryrelax_lab.commands.errors import lab_errors, prepare_folder
+from binaryrelax_lab.commands.loading import load_data
 from binaryrelax_lab.commands.options import DeterministicOption, PrecisionOption
 from binaryrelax_lab.commands.signals import stop_wishes
 from binaryrelax_lab.commands.training import show_campaign
-from binaryrelax_lab.data import load_dataset
 from binaryrelax_lab.engine import (
     refuse_impossible,
     require_precision,
@@ -84,10 +85,14 @@ def campaign(
             num_missing = len(plan.missing())
             say(console, f"{num_missing} of {len(all_jobs)} runs are to be done")
             if num_missing:
-                images = load_dataset(
-                    plan.dataset, data=data, download=download, in_turn=machine.ranks.in_turn
+                material = load_data(
+                    plan.recipes[0],
+                    data=data,
+                    download=download,
+                    in_turn=machine.ranks.in_turn,
+                    note=partial(say, console),
                 )
-                show_campaign(console, plan, images, machine, jobs, deadline)
+                show_campaign(console, plan, material, machine, jobs, deadline)
         say(console, f"results   {out / 'results'}")
         if wish():
             raise typer.Exit(wish.exit_status)

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from binaryrelax.cli.console import say
 from binaryrelax_lab.engine import Listener
-from binaryrelax_lab.recipes import METHOD_NAMES, Recipe
+from binaryrelax_lab.recipes import Recipe
 from binaryrelax_lab.results import (
     VALIDATION,
     Epoch,
@@ -118,7 +118,7 @@ class PlainProgress(_Watching):
         super().run_started(recipe, steps_per_epoch, steps_done)
         self.runs_begun += 1
         resumed = f", resumed at epoch {steps_done / steps_per_epoch:.4g}" if steps_done else ""
-        self.note(f"{self._position()} {recipe.name}: {METHOD_NAMES[recipe.method]}{resumed}")
+        self.note(f"{self._position()} {recipe.name}: {recipe.label}{resumed}")
 
     def epoch_finished(self, record: Epoch) -> None:
         """Says what the epoch has brought."""
@@ -225,7 +225,7 @@ class LiveProgress(_Watching):
         if recipe is self.running:
             total = recipe.epochs * self.steps_per_epoch
             state = ProgressBar(total=total, completed=self.steps_done, width=BAR_WIDTH)
-        name = METHOD_NAMES[recipe.method] if self._only_methods_differ() else recipe.name
+        name = recipe.label if self._only_methods_differ() else recipe.name
         shown_speed = f"{speed:,.0f}" if speed else ""
         return [name, f"{done}/{recipe.epochs}", *numbers, shown_speed, state]
 

@@ -98,7 +98,7 @@ def train(
             show = ShownTraining(console, jobs, out, "the same command with --resume")
             log = out if tensorboard and machine.ranks.is_first else None
             results = show.run(
-                machine, options, overwrite=overwrite, images=(data, download), log=log
+                machine, options, overwrite=overwrite, source=(data, download), log=log
             )
         if results[-1]:
             say(console, summary_line(results[-1].summary))

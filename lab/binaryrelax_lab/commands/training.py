@@ -11,6 +11,7 @@ from rich.console import Console
 
 from binaryrelax.cli.console import say
 from binaryrelax_lab.campaign import Campaign, run_campaign
+from binaryrelax_lab.commands.loading import load_data
 from binaryrelax_lab.commands.progress import (
     LiveProgress,
     PlainProgress,
@@ -18,11 +19,12 @@ from binaryrelax_lab.commands.progress import (
     describe_score,
 )
 from binaryrelax_lab.commands.signals import Stopped, stop_wishes
-from binaryrelax_lab.data import ImageSource, load_dataset
+from binaryrelax_lab.data import ImageSource
 from binaryrelax_lab.engine import (
     Job,
     Listener,
     Machine,
+    Material,
     RunOptions,
     RunStopped,
     Several,
@@ -59,7 +61,7 @@ class ShownTraining:
         options: RunOptions,
         *,
         overwrite: bool = False,
-        images: tuple[Path | None, bool] = (None, False),
+        source: tuple[Path | None, bool] = (None, False),
         log: Path | None = None,
     ) -> list[TrainingResult | None]:
         """Trains one network after the other and returns their results.
@@ -68,7 +70,7 @@ class ShownTraining:
             machine: what to train with.
             options: how; signals are added to what may stop it.
             overwrite: runs in the folders that are not resumed may be replaced.
-            images: where to look for them, and whether to download them.
+            source: the folder with images or texts, and whether to download them.
             log: a folder for TensorBoard logs.
 
         Raises:
@@ -84,7 +86,7 @@ class ShownTraining:
             self._refuse(machine, options, overwrite)
             if options.resume and not any(job.run_folder.is_begun for job in self.jobs):
                 self._say(f"Nothing is saved in {self.out} yet: starting afresh.")
-            data = self._load(images, machine) if self._unfinished(options) else None
+            data = self._load(source, machine) if self._unfinished(options) else None
             return self._train(data, machine, options, log)
 
     def _refuse(self, machine: Machine, options: RunOptions, overwrite: bool) -> None:
@@ -103,13 +105,22 @@ class ShownTraining:
         """What is to be trained."""
         return [job for job in self.jobs if not (options.resume and job.is_finished())]
 
-    def _load(self, images: tuple[Path | None, bool], machine: Machine) -> ImageSource:
-        data, download = images
-        dataset = self.jobs[-1].recipe.dataset
-        return load_dataset(dataset, data=data, download=download, in_turn=machine.ranks.in_turn)
+    def _load(self, where: tuple[Path | None, bool], machine: Machine) -> ImageSource | Material:
+        data, download = where
+        return load_data(
+            self.jobs[-1].recipe,
+            data=data,
+            download=download,
+            in_turn=machine.ranks.in_turn,
+            note=self._say,
+        )
 
     def _train(
-        self, data: ImageSource | None, machine: Machine, options: RunOptions, log: Path | None
+        self,
+        data: ImageSource | Material | None,
+        machine: Machine,
+        options: RunOptions,
+        log: Path | None,
     ) -> list[TrainingResult | None]:
         display = LiveProgress if self.console.is_terminal else PlainProgress
         recipes = [job.recipe for job in self.jobs]
@@ -156,7 +167,7 @@ def _tensorboard_log(folder: Path) -> Listener:
 def show_campaign(
     console: Console,
     campaign: Campaign,
-    data: ImageSource,
+    data: ImageSource | Material,
     machine: Machine,
     num_jobs: int,
     should_stop: Callable[[], bool],

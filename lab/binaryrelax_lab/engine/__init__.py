@@ -30,6 +30,7 @@ from binaryrelax_lab.engine.run_folder import (
     State as State,
     sole_use as sole_use,
 )
+from binaryrelax_lab.engine.task import Material as Material
 from binaryrelax_lab.files import (
     FINAL_NAME as FINAL_NAME,
     HISTOGRAMS_NAME as HISTOGRAMS_NAME,

@@ -20,7 +20,7 @@ from binaryrelax_lab.engine.network import (
 from binaryrelax_lab.engine.task import Material
 from binaryrelax_lab.files import FINAL_NAME
 from binaryrelax_lab.models import build_network
-from binaryrelax_lab.recipes import ALL_RECIPES, Recipe
+from binaryrelax_lab.recipes import ALL_RECIPES, LanguageRecipe, Recipe
 
 MANY_STEPS = 1000  # of an epoch: the fewer they are, the more rounding slows the growth of λ
 
@@ -39,7 +39,8 @@ def refuse_impossible(jobs: Iterable[Job]) -> None:
         written[job.folder / FINAL_NAME] = job.recipe
     proven = {(recipe.network, recipe.dataset) for recipe in ALL_RECIPES}  # to try takes a second
     for recipe in fitting:
-        if (recipe.network, recipe.dataset) not in proven:
+        is_of_images = not isinstance(recipe, LanguageRecipe)
+        if is_of_images and (recipe.network, recipe.dataset) not in proven:
             _refuse_small_images(recipe)
 
 
@@ -58,7 +59,9 @@ def refuse_bad_start(jobs: Iterable[Job], data: ImageSource | Material) -> None:
 
 
 def _blueprint(recipe: Recipe) -> tuple[str, int, int]:
-    """What a network is built of: its name, channels of an image, classes."""
+    """What a network is built of: its name, channels of an image and classes, or tokens."""
+    if isinstance(recipe, LanguageRecipe):
+        return recipe.network, recipe.context, recipe.vocabulary
     return recipe.network, IMAGE_SHAPES[recipe.dataset][0], NUM_CLASSES[recipe.dataset]
 
 
@@ -70,6 +73,8 @@ def _without_weights(recipe: Recipe) -> nn.Module:
 
 def _refuse_unfit(recipe: Recipe) -> None:
     recipe.schedule(MANY_STEPS)
+    if isinstance(recipe, LanguageRecipe):  # its network comes with a library of its own
+        return
     network = _without_weights(recipe)
     quantizer = recipe.quantizer or Binary()
     weights = select_weights(network, quantizer, keep_float=recipe.keep_float)

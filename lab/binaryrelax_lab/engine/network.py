@@ -47,10 +47,26 @@ def load_network(path: Path, recipe: Recipe) -> dict[str, Tensor]:
         ) from error
 
 
+def tensors_of(model: nn.Module) -> dict[str, Tensor]:
+    """Weights and buffers by their names; tied ones once."""
+    tied = _tied(model)
+    return {name: tensor for name, tensor in model.state_dict().items() if name not in tied}
+
+
+def _tied(model: nn.Module) -> dict[str, str]:
+    """Further names of tensors, and the first."""
+    first: dict[Tensor, str] = {}
+    named = model.state_dict(keep_vars=True)
+    for name, tensor in named.items():
+        first.setdefault(tensor, name)
+    return {name: first[tensor] for name, tensor in named.items() if first[tensor] != name}
+
+
 def take_over(model: nn.Module, tensors: dict[str, Tensor], recipe: Recipe) -> None:
     """Gives the model these tensors; an `UnfitStart` if they are those of another network."""
+    again = {name: tensors[first] for name, first in _tied(model).items() if first in tensors}
     try:
-        model.load_state_dict(tensors)
+        model.load_state_dict(again | tensors)
     except RuntimeError as error:  # it lists every tensor that does not fit
         reason = shorten(str(error).partition(":")[2], 160, placeholder=" ...")
         raise UnfitStart(cannot_start(recipe, reason)) from error

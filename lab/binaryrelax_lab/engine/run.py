@@ -21,7 +21,7 @@ from binaryrelax_lab.engine.inspection import inspect_layers, size_of_network
 from binaryrelax_lab.engine.job import Job
 from binaryrelax_lab.engine.listener import Listener
 from binaryrelax_lab.engine.machine import Machine
-from binaryrelax_lab.engine.network import load_network
+from binaryrelax_lab.engine.network import load_network, tensors_of
 from binaryrelax_lab.engine.task import Material
 from binaryrelax_lab.engine.trainer import Trainer
 from binaryrelax_lab.files import digest_of
@@ -285,7 +285,7 @@ class _Run:
         self.recorder.snapshots = list(map(Snapshot.from_json, saved["histograms"]))
 
     def _write_results(self, trainer: Trainer, closing: Mapping[str, Any]) -> TrainingResult:
-        self.folder.write_network(trainer.model.state_dict(), self.recorder.histograms())
+        self.folder.write_network(tensors_of(trainer.model), self.recorder.histograms())
         weights = _describe_weights(self.folder.network, trainer)
         result = trainer.task.result_type(
             recipe=RecipeFacts.from_json(dict(self.identity.recipe)),

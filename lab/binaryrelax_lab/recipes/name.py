@@ -30,9 +30,10 @@ LANGUAGE_METHOD_NAMES = {
     "relax-binary": "BinaryRelax, binary",
     "relax-ternary": "BinaryRelax, ternary",
 }
+LABELS = METHOD_NAMES | LANGUAGE_METHOD_NAMES
 PLUS, TUNED, NOTEBOOK = "-plus", "-tuned", "-notebook"  # variations of a recipe of the paper
 FROM_FLOAT = "-from-float"  # of a language model
-_METHODS = "|".join(sorted(METHOD_NAMES | LANGUAGE_METHOD_NAMES, key=len, reverse=True))
+_METHODS = "|".join(sorted(LABELS, key=len, reverse=True))
 _VARIATIONS = "|".join((PLUS, TUNED, NOTEBOOK, FROM_FLOAT, ""))
 # The family is the shortest that leaves a method: that of lm-small-relax-binary is lm-small.
 _BASE = re.compile(rf"(?P<family>.+?)-(?P<method>{_METHODS})(?P<variation>{_VARIATIONS})")

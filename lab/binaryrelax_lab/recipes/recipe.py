@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self, get_type_hints
 
 from binaryrelax import GeometricGrowth, Hard, Quantizer, Schedule
 from binaryrelax_lab.recipes.learning_rate import LearningRateSchedule
-from binaryrelax_lab.recipes.name import RecipeName
+from binaryrelax_lab.recipes.name import LABELS, RecipeName
 from binaryrelax_lab.recipes.settings import parsed_settings
 
 FIXED = ("name", "dataset", "method", "paper_accuracy", "paper_accuracy_top5")
@@ -87,6 +87,11 @@ class Recipe:
     def is_relaxed(self) -> bool:
         """Whether λ grows: BinaryRelax, neither float nor hard from the start."""
         return self.quantizer is not None and self.initial_strength != math.inf
+
+    @property
+    def label(self) -> str:
+        """The method as people call it."""
+        return LABELS[self.method]
 
     @property
     def grows_geometrically(self) -> bool:

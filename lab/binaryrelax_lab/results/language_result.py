@@ -19,6 +19,7 @@ class LanguageEpoch(Epoch):
 
     Args:
         loss: nats per token at x.
+        bits_per_byte: the same, by the bytes that a token of the text has on average.
         loss_projected: at proj(y).
 
     Examples:
@@ -29,15 +30,20 @@ class LanguageEpoch(Epoch):
     """
 
     loss: float
+    bits_per_byte: float | None = None
     loss_projected: float | None = None
 
     NEEDED = ("loss",)
-    OPTIONAL = ("loss_projected",)
+    OPTIONAL = ("bits_per_byte", "loss_projected")
 
     @property
     def perplexity(self) -> float:
         """Among how many tokens it wavers, as it were."""
         return math.exp(self.loss)
+
+    def to_json(self) -> Json:
+        """The entry of ``result.json``."""
+        return {**super().to_json(), "perplexity": self.perplexity}
 
 
 @dataclass(frozen=True)

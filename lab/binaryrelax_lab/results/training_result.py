@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from binaryrelax_lab.recipes.name import METHOD_NAMES, RecipeName
+from binaryrelax_lab.recipes.name import LABELS, RecipeName
 from binaryrelax_lab.results.plain_data import (
     Json,
     content_of,
@@ -325,7 +325,7 @@ class TrainingResult(ABC):
     @property
     def label(self) -> str:
         """The method as people call it."""
-        return METHOD_NAMES.get(self.method, self.method)
+        return LABELS.get(self.method, self.method)
 
     @property
     def digest(self) -> str | None:

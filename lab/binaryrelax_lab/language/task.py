@@ -1,0 +1,248 @@
+"""Training on text: the next token's loss, AdamW, and the loss on the validation text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from statistics import fmean
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.optim import Optimizer
+
+from binaryrelax import Binary, SelectedWeights, select_weights
+from binaryrelax_lab.data import Share
+from binaryrelax_lab.engine.machine import Machine
+from binaryrelax_lab.engine.task import Evaluator, Material, Measured, Note, Task
+from binaryrelax_lab.language.corpus import Corpus, Text
+from binaryrelax_lab.language.counts import bigram_loss
+from binaryrelax_lab.language.network import build_llama
+from binaryrelax_lab.language.perplexity import losses
+from binaryrelax_lab.language.samples import continue_text
+from binaryrelax_lab.language.windows import Windows, training_windows
+from binaryrelax_lab.recipes import LanguageRecipe, Recipe
+from binaryrelax_lab.results import (
+    VALIDATION,
+    LanguageEpoch,
+    LanguageResult,
+    LanguageSummary,
+    Sample,
+    TextScore,
+)
+
+CPU_TOKENS, GPU_TOKENS = 4096, 65_536  # of the validation text, that each epoch is measured on
+PROMPTS = ("The", "In the beginning", "She said that")
+SAMPLE_TOKENS, TEMPERATURE = 64, 0.8
+
+
+@dataclass(frozen=True)
+class LanguageTask(Task):
+    """See `Task`."""
+
+    recipe: LanguageRecipe
+    corpus: Corpus
+    device: torch.device = torch.device("cpu")  # noqa: RUF009 (a device is immutable)
+
+    result_type = LanguageResult
+
+    @property
+    def clip(self) -> float:  # type: ignore[override]
+        return self.recipe.clip
+
+    @property
+    def num_examples(self) -> int:
+        return self.recipe.batch_size * self.recipe.steps_per_epoch
+
+    @property
+    def digest(self) -> str:
+        return self.corpus.digest
+
+    def to(self, device: torch.device) -> Self:
+        return replace(self, device=device)
+
+    def build(self) -> nn.Module:
+        return build_llama(self.recipe.network, self.recipe.vocabulary, self.recipe.context)
+
+    def place(self, model: nn.Module, machine: Machine) -> None:
+        model.to(machine.device)
+
+    def select(self, model: nn.Module) -> SelectedWeights:
+        """All matrices but embedding and head, which are found by what they are."""
+        llama: Any = model
+        ends = {id(llama.get_input_embeddings()), id(llama.get_output_embeddings())}
+        names = tuple(name for name, module in model.named_modules() if id(module) in ends)
+        quantizer = self.recipe.quantizer or Binary()
+        return select_weights(model, quantizer, keep_float=(*names, *self.recipe.keep_float))
+
+    def base_optimizer(self, model: nn.Module, machine: Machine) -> Optimizer:
+        """Weight decay is for the matrices that other methods quantize."""
+        decaying = list(self.select(model))
+        others = [p for p in model.parameters() if all(p is not q for q in decaying)]
+        groups: list[dict[str, Any]] = [
+            {"params": decaying},
+            {"params": others, "weight_decay": 0.0},
+        ]
+        return torch.optim.AdamW(
+            groups,
+            lr=self.recipe.lr,
+            betas=(self.recipe.momentum, self.recipe.second_momentum),
+            weight_decay=self.recipe.weight_decay,
+            fused=True,
+            capturable=machine.is_gpu,
+        )
+
+    def batches(
+        self, *, seed: int, epoch: int, share: Share, skip: int = 0
+    ) -> Iterator[tuple[Tensor, ...]]:
+        starts = training_windows(
+            self.corpus.train,
+            count=self.num_examples,
+            length=self.recipe.context,
+            seed=seed,
+            epoch=epoch,
+        )
+        places = torch.from_numpy(starts).to(self.device)
+        for batch in places.split(self.recipe.batch_size)[skip:]:
+            yield (share.of(batch),)
+
+    @cached_property
+    def _windows(self) -> Windows:
+        return Windows(self.corpus.train, self.recipe.context, self.device)
+
+    def loss(self, network: nn.Module, machine: Machine) -> nn.Module:
+        return NextTokenLoss(network, self._windows, machine)
+
+    def evaluation(self, model: nn.Module, machine: Machine, note: Note) -> Evaluator:
+        return SomeWindows(model, self.corpus.validation, self.recipe, machine)
+
+    def epoch(self, measured: Measured, projected: Measured | None, **facts: Any) -> LanguageEpoch:
+        at_projected = None if projected is None else projected["loss"]
+        return LanguageEpoch(
+            **facts,
+            loss=measured["loss"],
+            bits_per_byte=measured["bits_per_byte"],
+            loss_projected=at_projected,
+        )
+
+    def closing(
+        self, model: nn.Module, evaluator: Evaluator, machine: Machine, seed: int
+    ) -> Mapping[str, Any]:
+        """Every text from its beginning to its end, and what the network writes."""
+        named = {VALIDATION: self.corpus.validation}
+        named |= {text.name: text for text in self.corpus.others}
+        return {
+            "texts": {name: self._score(model, text, machine) for name, text in named.items()},
+            "samples": tuple(
+                self._sample(model, prompt, machine, number)
+                for number, prompt in enumerate(PROMPTS, start=seed)
+            ),
+        }
+
+    def ending(
+        self, epochs: Sequence[Any], closing: Mapping[str, Any], in_q: bool | None
+    ) -> LanguageSummary:
+        losses = [record.loss for record in epochs]
+        return LanguageSummary(
+            last=losses[-1],
+            best_phase_two=min(losses[self.recipe.phase_two_epoch :], default=None),
+            mean_last_5=fmean(losses[-5:]),
+            in_q=in_q,
+            **closing,
+        )
+
+    def split(self) -> dict[str, str | int]:
+        return {
+            "corpus": self.corpus.name,
+            "corpus_digest": self.corpus.digest,
+            "training_text_tokens": len(self.corpus.train.tokens),
+            "trained_on_tokens": self.num_examples * self.recipe.epochs * self.recipe.context,
+        }
+
+    def _score(self, model: nn.Module, text: Text, machine: Machine) -> TextScore:
+        found = losses(
+            model, text, length=self.recipe.context, device=self.device, autocast=machine.autocast()
+        )
+        return TextScore(
+            loss=found.per_token,
+            perplexity=found.perplexity,
+            bits_per_byte=found.bits_per_byte,
+            num_tokens=found.num_tokens,
+            bigrams=bigram_loss(self.corpus.train, text, self.recipe.vocabulary),
+        )
+
+    def _sample(self, model: nn.Module, prompt: str, machine: Machine, seed: int) -> Sample:
+        with machine.autocast():
+            text = continue_text(
+                model,
+                self.corpus,
+                prompt,
+                num_tokens=SAMPLE_TOKENS,
+                temperature=TEMPERATURE,
+                seed=seed,
+            )
+        return Sample(prompt, text)
+
+
+class NextTokenLoss(nn.Module):
+    """The mean loss of a batch of windows, from the places where they begin.
+
+    A module, because torch.compile then shares its work among networks of the same kind.
+    """
+
+    def __init__(self, network: nn.Module, windows: Windows, machine: Machine) -> None:
+        super().__init__()
+        self.network, self.windows, self.machine = network, windows, machine
+
+    def forward(self, starts: Tensor) -> Tensor:
+        """The cross entropy, float32."""
+        tokens, targets = self.windows.take(starts)
+        with self.machine.autocast():
+            scores = self.network(input_ids=tokens).logits
+        return functional.cross_entropy(scores.float().flatten(0, 1), targets.flatten())
+
+
+class SomeWindows:
+    """Measures on windows that are spread over the validation text, the same ones each time."""
+
+    def __init__(self, model: nn.Module, text: Text, recipe: LanguageRecipe, machine: Machine):
+        length = recipe.context
+        most = (GPU_TOKENS if machine.is_gpu else CPU_TOKENS) // length
+        count = max(1, min(most, (len(text.tokens) - 1) // length))
+        last = max(len(text.tokens) - 1 - length, 0)
+        self.starts = torch.linspace(0, last, count).long().to(machine.device)
+        self.batch_size = min(recipe.batch_size, count)
+        self.bytes_per_token = text.num_bytes / len(text.tokens)
+        self.loss = NextTokenLoss(model, Windows(text, length, machine.device), machine)
+
+    @torch.no_grad()
+    def measured(self) -> Measured:
+        """The mean loss, in nats per token."""
+        network = self.loss.network
+        was_training = network.training
+        network.eval()
+        batches = self.starts.split(self.batch_size)
+        total = sum(self.loss(batch).double() * len(batch) for batch in batches)
+        network.train(was_training)
+        loss = float(total / len(self.starts))
+        return {"loss": loss, "bits_per_byte": loss / math.log(2) / self.bytes_per_token}
+
+
+@dataclass(frozen=True)
+class LanguageData(Material):
+    """Texts, for every language recipe of their vocabulary."""
+
+    corpus: Corpus
+
+    def task_for(self, recipe: Recipe) -> LanguageTask:
+        if not isinstance(recipe, LanguageRecipe):
+            raise ValueError(f"{recipe.name} is trained on images, not on text")
+        if recipe.vocabulary != self.corpus.vocabulary:
+            raise ValueError(
+                f"{recipe.name} has a vocabulary of {recipe.vocabulary} tokens, the corpus "
+                f"{self.corpus.vocabulary}"
+            )
+        return LanguageTask(recipe, self.corpus)
