@@ -1,6 +1,7 @@
 """The recipes as a table for the terminal."""
 
-from collections.abc import Iterable
+import textwrap
+from collections.abc import Iterable, Mapping
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Group
@@ -8,8 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from binaryrelax_lab.recipes.image_recipe import ImageRecipe
+from binaryrelax_lab.recipes.language_recipe import LanguageRecipe
 from binaryrelax_lab.recipes.learning_rate import LearningRateSchedule, Steps
-from binaryrelax_lab.recipes.name import METHOD_NAMES
+from binaryrelax_lab.recipes.name import LANGUAGE_METHOD_NAMES, METHOD_NAMES
 from binaryrelax_lab.recipes.recipe import Recipe
 
 HOW_TO_READ = """\
@@ -23,6 +25,30 @@ tries of cifar10-search: `binaryrelax campaign --help` names these sets.
 """
 HEADINGS = {"ternary-exact": "exact"}
 PARTS = {1: "each epoch", 0.5: "each half epoch", 0.25: "each quarter epoch"}
+
+
+LANGUAGE = """\
+Language models are called lm-SIZE-METHOD: {families}, by
+{methods}.
+With -from-float at the end they convert the trained float network. They need
+a folder with train.txt and val.txt, or take a novel that comes with the lab.
+"""
+
+
+def language_lines(tables: Mapping[str, Iterable[LanguageRecipe]]) -> Text:
+    """What language models there are, in a few lines."""
+    methods = textwrap.fill(", ".join(LANGUAGE_METHOD_NAMES), 78, break_on_hyphens=False)
+    lines = [LANGUAGE.format(families=" and ".join(tables), methods=methods)]
+    for name, recipes in tables.items():
+        recipe = next(iter(recipes))
+        tokens = recipe.epochs * recipe.steps_per_epoch * recipe.batch_size * recipe.context
+        lines.append(
+            f"{name}\n    {recipe.epochs * recipe.steps_per_epoch:,} steps of {recipe.batch_size} "
+            f"windows of {recipe.context} tokens, {tokens / 1e6:.3g} million in all,\n    "
+            f"AdamW at lr {recipe.lr:g}, vocabulary {recipe.vocabulary:,}, "
+            f"Phase II from epoch {recipe.phase_two_epoch} of {recipe.epochs}"
+        )
+    return Text("\n".join(lines))
 
 
 def recipes_table(recipes: Iterable[Recipe]) -> Group:

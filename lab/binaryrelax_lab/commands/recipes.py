@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from binaryrelax.cli.options import DebugOption
-from binaryrelax_lab.recipes import ALL_RECIPES, describe_recipes
+from binaryrelax_lab.recipes import ALL_RECIPES, LANGUAGE_TABLES, describe_recipes
 
 
 def recipes(
@@ -29,6 +29,7 @@ def recipes(
     if as_json:
         sys.stdout.write(json.dumps(describe_recipes(), indent=1, allow_nan=False) + "\n")
         return
-    from binaryrelax_lab.commands.recipe_listing import recipes_table
+    from binaryrelax_lab.commands.recipe_listing import language_lines, recipes_table
 
     Console().print(recipes_table(ALL_RECIPES))
+    Console().print(language_lines(LANGUAGE_TABLES))

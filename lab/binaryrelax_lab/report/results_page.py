@@ -9,6 +9,7 @@ from pathlib import Path
 
 from binaryrelax_lab.files import write_atomically
 from binaryrelax_lab.report.accuracy_chart import HALF, SMALL, Chart, ChartDrawing, chart_of
+from binaryrelax_lab.report.language_table import language_rows
 from binaryrelax_lab.report.network_tables import has_recalibrated, network_table, tables_markdown
 from binaryrelax_lab.report.rendering import html
 from binaryrelax_lab.results import Collection, RunResult, collect_runs
@@ -49,8 +50,7 @@ def write_report(folder: Path, out: Path) -> ReportSummary:
     out.parent.mkdir(parents=True, exist_ok=True)
     page = results_tables(collection) if out.suffix == ".md" else results_page(collection)
     write_atomically(out, page.encode())
-    num_recipes = len({run.name for run in collection.runs})
-    return ReportSummary(len(collection.runs), num_recipes, tuple(collection.notes))
+    return ReportSummary(*_amount(collection), notes=tuple(collection.notes))
 
 
 def results_tables(collection: Collection) -> str:
@@ -69,16 +69,24 @@ def results_page(collection: Collection) -> str:
         "results.html",
         **_counts(collection.runs, paper, ours),
         notes=collection.notes,
+        language=language_rows(collection.language),
         paper=[network_table(grid) for grid in paper],
         ours=[network_table(grid) for grid in ours],
         is_recalibrated=has_recalibrated([*paper, *ours]),
         curves=curves,
         num_open=NUM_OPEN,
         recipes={name: Cell(group[0].method, group) for name, group in runs.items()},
+        amount=_amount(collection),
         last=last,
         drawing_of=lambda run, name: ChartDrawing(chart_of([[run]]), SMALL, name),
         data={"charts": {drawing.name: drawing.chart.as_json() for drawing in drawings}},
     )
+
+
+def _amount(collection: Collection) -> tuple[int, int]:
+    """Runs and recipes, of images and of text."""
+    runs = [*collection.runs, *collection.language]
+    return len(runs), len({run.name for run in runs})
 
 
 def _counts(runs: Sequence[RunResult], paper: list[Grid], ours: list[Grid]) -> dict[str, float]:

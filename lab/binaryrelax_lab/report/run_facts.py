@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from binaryrelax_lab.results import RunResult
+from binaryrelax_lab.results import RunResult, TrainingResult
 
 LAYER_COLUMNS = {
     "num_weights": "weights",
@@ -27,13 +27,14 @@ class LayerTable:
     lines: list[list[str]]
 
 
-def circumstances(run: RunResult) -> Mapping[str, object]:
+def circumstances(run: TrainingResult) -> Mapping[str, object]:
     """Where and from what a run was made, by name."""
+    recalibrated = run.last_recalibrated if isinstance(run, RunResult) else None
     return {
         "seed": run.seed,
         "seconds": run.seconds,
         "last": run.last,
-        "last, recalibrated": run.last_recalibrated,
+        "last, recalibrated": recalibrated,
         "best of Phase II": run.best,
         "mean of the last 5 epochs": run.summary.mean_last_5,
         "in Q": run.summary.in_q,
@@ -45,7 +46,7 @@ def circumstances(run: RunResult) -> Mapping[str, object]:
     }
 
 
-def layer_table(run: RunResult) -> LayerTable:
+def layer_table(run: TrainingResult) -> LayerTable:
     """Columns that no layer has a value for are left out."""
     layers = run.weights.layers if run.weights else ()
     keys = [key for key in LAYER_COLUMNS if any(getattr(x, key) is not None for x in layers)]

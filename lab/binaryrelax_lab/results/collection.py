@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from binaryrelax_lab.files import CHECKPOINTS_NAME, HISTOGRAMS_NAME, RESULT_NAME, read_json
+from binaryrelax_lab.results.any_result import result_from_json
 from binaryrelax_lab.results.consistency import contradictions, without_copies
+from binaryrelax_lab.results.language_result import LanguageResult
 from binaryrelax_lab.results.run_result import RunResult
+from binaryrelax_lab.results.training_result import TrainingResult
 from binaryrelax_lab.results.weight_histograms import WeightHistograms
 
 LOOKED_FOR = f"results/<dataset>/<recipe>/seed<k>.json, or run folders with a {RESULT_NAME}"
@@ -19,10 +22,16 @@ LOOKED_FOR = f"results/<dataset>/<recipe>/seed<k>.json, or run folders with a {R
 
 @dataclass(frozen=True)
 class Collection:
-    """The runs that were found, and notes: a line on each file left out or worth a second look."""
+    """The runs that were found, and notes: a line on each file left out or worth a second look.
+
+    Args:
+        runs: on images.
+        language: on text.
+    """
 
     runs: list[RunResult]
     notes: list[str]
+    language: list[LanguageResult] = field(default_factory=list)
 
 
 def read_run(folder: Path) -> RunResult:
@@ -82,7 +91,8 @@ def collect_runs(folder: Path) -> Collection:
     """
     if not folder.is_dir():
         raise ValueError(f"{folder} is not a folder; looked for {LOOKED_FOR}")
-    runs, notes = [], []
+    runs: list[TrainingResult] = []
+    notes = []
     for path in _json_files(folder):
         name = path.relative_to(folder).as_posix()
         source = name.encode(errors="replace").decode()  # a name may be any bytes
@@ -97,7 +107,11 @@ def collect_runs(folder: Path) -> Collection:
             f"{folder} holds no result of a run; looked for {LOOKED_FOR}{_first(notes)}"
         )
     runs, copies = without_copies(runs)
-    return Collection(runs, notes + copies + contradictions(runs))
+    return Collection(
+        runs=[run for run in runs if isinstance(run, RunResult)],
+        notes=notes + copies + contradictions(runs),
+        language=[run for run in runs if isinstance(run, LanguageResult)],
+    )
 
 
 def _json_files(folder: Path) -> Iterable[Path]:
@@ -108,12 +122,12 @@ def _json_files(folder: Path) -> Iterable[Path]:
             yield path
 
 
-def _read(path: Path, source: str) -> RunResult:
+def _read(path: Path, source: str) -> TrainingResult:
     try:
         content = json.loads(path.read_bytes(), parse_int=_whole_number)
     except ValueError as error:
         raise ValueError(f"it is not valid JSON ({error})") from error
-    result = RunResult.from_json(content, source)
+    result = result_from_json(content, source)
     if not _is_writable(content):
         raise ValueError("it holds characters that do not exist")  # half of a surrogate pair
     return result

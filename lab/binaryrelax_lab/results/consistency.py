@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 from binaryrelax_lab.recipes import find_recipe, plain
-from binaryrelax_lab.results.run_result import RunResult
+from binaryrelax_lab.results.training_result import TrainingResult
+
+R = TypeVar("R", bound=TrainingResult)
 
 
-def without_copies(runs: list[RunResult]) -> tuple[list[RunResult], list[str]]:
+def without_copies(runs: list[R]) -> tuple[list[R], list[str]]:
     """The runs, each once, and notes: files that hold the same run, seeds that occur twice."""
-    kept: dict[tuple[str, int], list[RunResult]] = {}
+    kept: dict[tuple[str, int], list[R]] = {}
     copies = []
     for run in runs:
         known = kept.setdefault((run.name, run.seed), [])
@@ -32,25 +34,26 @@ def without_copies(runs: list[RunResult]) -> tuple[list[RunResult], list[str]]:
     return [run for same in kept.values() for run in same], notes
 
 
-def contradictions(runs: Iterable[RunResult]) -> list[str]:
+def contradictions(runs: Iterable[TrainingResult]) -> list[str]:
     """A line on each run whose file contradicts itself, its recipe or the claim of the method."""
     checks = (_summary_disagrees, _settings_differ, _outside_q)
     found = ((run, check(run)) for run in runs for check in checks)
     return [f"{run.source}: {problem}" for run, problem in found if problem]
 
 
-def _is_same(run: RunResult, other: RunResult) -> bool:
+def _is_same(run: TrainingResult, other: TrainingResult) -> bool:
     return run.epochs == other.epochs and run.digest == other.digest
 
 
-def _summary_disagrees(run: RunResult) -> str | None:
-    best = max((record.accuracy for record in run.phase_two), default=None)
-    if not _close(run.last, run.epochs[-1].accuracy) or not _close(run.best, best):
+def _summary_disagrees(run: TrainingResult) -> str | None:
+    best_of = min if run.IS_LESS_BETTER else max
+    best = best_of((record.score for record in run.phase_two), default=None)
+    if not _close(run.last, run.epochs[-1].score) or not _close(run.best, best):
         return f"its summary (last {run.last}, best {run.best}) disagrees with its epochs"
     return None
 
 
-def _settings_differ(run: RunResult) -> str | None:
+def _settings_differ(run: TrainingResult) -> str | None:
     """Whether a run bears the name of a recipe, but other settings."""
     try:
         today = plain(find_recipe(run.name))
@@ -64,7 +67,7 @@ def _settings_differ(run: RunResult) -> str | None:
     return f"its settings are not those of the recipe {run.name}: {shown}"
 
 
-def _outside_q(run: RunResult) -> str | None:
+def _outside_q(run: TrainingResult) -> str | None:
     is_outside = run.recipe.is_quantized and run.summary.in_q is not True
     return "its final weights are not known to be in Q" if is_outside else None
 

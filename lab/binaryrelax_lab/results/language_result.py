@@ -33,6 +33,7 @@ class LanguageEpoch(Epoch):
     bits_per_byte: float | None = None
     loss_projected: float | None = None
 
+    SCORE = "loss"
     NEEDED = ("loss",)
     OPTIONAL = ("bits_per_byte", "loss_projected")
 
@@ -94,8 +95,6 @@ class LanguageSummary(Ending):
     texts: Mapping[str, TextScore] | None = None
     samples: Sequence[Sample] = ()
 
-    WHAT = "loss"
-
     def to_json(self) -> Json:
         """The part of ``result.json``."""
         texts = {name: content_of(score) for name, score in (self.texts or {}).items()}
@@ -126,7 +125,7 @@ class LanguageResult(TrainingResult):
     epochs: tuple[LanguageEpoch, ...]
     summary: LanguageSummary
 
-    EPOCH, ENDING = LanguageEpoch, LanguageSummary
+    EPOCH, ENDING, IS_LESS_BETTER = LanguageEpoch, LanguageSummary, True
 
     @property
     def loss(self) -> float:

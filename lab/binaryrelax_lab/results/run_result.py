@@ -37,6 +37,7 @@ class EpochRecord(Epoch):
     accuracy_top5: float | None = None
     accuracy_projected: float | None = None
 
+    SCORE = "accuracy"
     NEEDED = ("accuracy",)
     OPTIONAL = ("accuracy_top5", "accuracy_projected")
     ONLY_IF_SET = ("accuracy_top5",)
@@ -60,7 +61,6 @@ class Summary(Ending):
     last_top5: float | None = None
     last_recalibrated: float | None = None
 
-    WHAT = "accuracy"
     OPTIONAL = ("last_recalibrated", "mean_last_5", "last_top5")
     ONLY_IF_SET = ("last_top5",)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -45,9 +45,15 @@ class Epoch(ABC):
     lr: float | None
     train_loss: float | None
 
+    SCORE: ClassVar[str]  # of what was measured, the figure that counts
     NEEDED: ClassVar[tuple[str, ...]]  # what must have been measured
     OPTIONAL: ClassVar[tuple[str, ...]]  # what may be missing
     ONLY_IF_SET: ClassVar[tuple[str, ...]] = ()  # what files do not mention otherwise
+
+    @property
+    def score(self) -> float:
+        """The figure that counts: an accuracy, or a loss."""
+        return float(getattr(self, self.SCORE))
 
     def to_json(self) -> Json:
         """The entry of ``result.json``; an infinite λ is "inf"."""
@@ -91,7 +97,6 @@ class Ending:
     mean_last_5: float | None
     in_q: bool | None = None
 
-    WHAT: ClassVar[str]  # is told of the last epoch
     OPTIONAL: ClassVar[tuple[str, ...]] = ("mean_last_5",)
     ONLY_IF_SET: ClassVar[tuple[str, ...]] = ()
 
@@ -106,7 +111,7 @@ class Ending:
         best = summary.best_phase_two
         require(
             is_number(summary.last) and (best is None or is_number(best)),
-            f"its summary has no {cls.WHAT} of the last epoch, or a wrong best one",
+            "its summary has no figure of the last epoch, or a wrong best one",
         )
         others = [getattr(summary, name) for name in cls.OPTIONAL]
         require(
@@ -256,6 +261,7 @@ class TrainingResult(ABC):
 
     EPOCH: ClassVar[type[Epoch]]
     ENDING: ClassVar[type[Ending]]
+    IS_LESS_BETTER: ClassVar[bool] = False  # of scores
     KINDS: ClassVar[dict[str, type]] = {
         "recipe": dict,
         "seed": int,
@@ -331,6 +337,11 @@ class TrainingResult(ABC):
     def digest(self) -> str | None:
         """That of the final file, where it is told."""
         return self.weights.digest if self.weights else None
+
+    @property
+    def phase_two(self) -> Sequence[Epoch]:
+        """The epochs of Phase II; of methods without phases the same ones."""
+        return self.epochs[self.recipe.phase_two_epoch :]
 
     @property
     def last(self) -> float:
