@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -35,6 +36,7 @@ from binaryrelax_lab.results import (
 )
 
 CPU_TOKENS, GPU_TOKENS = 4096, 65_536  # of the validation text, that each epoch is measured on
+GPU_TOKENS_AT_ONCE = 32_768
 PROMPTS = ("The", "In the beginning", "She said that")
 SAMPLE_TOKENS, TEMPERATURE = 64, 0.8
 
@@ -44,10 +46,15 @@ class LanguageTask(Task):
     """See `Task`."""
 
     recipe: LanguageRecipe
-    corpus: Corpus
+    data: LanguageData
     device: torch.device = torch.device("cpu")  # noqa: RUF009 (a device is immutable)
 
     result_type = LanguageResult
+
+    @property
+    def corpus(self) -> Corpus:
+        """The texts."""
+        return self.data.corpus
 
     @property
     def clip(self) -> float:  # type: ignore[override]
@@ -171,7 +178,7 @@ class LanguageTask(Task):
             perplexity=found.perplexity,
             bits_per_byte=found.bits_per_byte,
             num_tokens=found.num_tokens,
-            bigrams=bigram_loss(self.corpus.train, text, self.recipe.vocabulary),
+            bigrams=self.data.bigrams(text),
         )
 
     def _sample(self, model: nn.Module, prompt: str, machine: Machine, seed: int) -> Sample:
@@ -214,7 +221,7 @@ class SomeWindows:
         count = max(1, min(most, (len(text.tokens) - 1) // length))
         last = max(len(text.tokens) - 1 - length, 0)
         self.starts = torch.linspace(0, last, count).long().to(machine.device)
-        self.batch_size = min(recipe.batch_size, count)
+        self.batch_size = GPU_TOKENS_AT_ONCE // length if machine.is_gpu else recipe.batch_size
         self.bytes_per_token = text.num_bytes / len(text.tokens)
         self.loss = NextTokenLoss(model, Windows(text, length, machine.device), machine)
 
@@ -231,11 +238,21 @@ class SomeWindows:
         return {"loss": loss, "bits_per_byte": loss / math.log(2) / self.bytes_per_token}
 
 
-@dataclass(frozen=True)
 class LanguageData(Material):
     """Texts, for every language recipe of their vocabulary."""
 
-    corpus: Corpus
+    def __init__(self, corpus: Corpus) -> None:
+        self.corpus = corpus
+        self._bigrams: dict[str, float] = {}
+        self._counting = threading.Lock()  # runs side by side would all count, which takes seconds
+
+    def bigrams(self, text: Text) -> float:
+        """The loss of counting pairs of the training tokens, in nats per token."""
+        with self._counting:
+            if text.name not in self._bigrams:
+                counted = bigram_loss(self.corpus.train, text, self.corpus.vocabulary)
+                self._bigrams[text.name] = counted
+            return self._bigrams[text.name]
 
     def task_for(self, recipe: Recipe) -> LanguageTask:
         if not isinstance(recipe, LanguageRecipe):
@@ -245,4 +262,4 @@ class LanguageData(Material):
                 f"{recipe.name} has a vocabulary of {recipe.vocabulary} tokens, the corpus "
                 f"{self.corpus.vocabulary}"
             )
-        return LanguageTask(recipe, self.corpus)
+        return LanguageTask(recipe, self)

@@ -101,7 +101,7 @@ def made_up_language_result(
         "epochs": epochs,
         "summary": {
             "last": last,
-            "best_phase_two": min(losses[recipe.phase_two_epoch :] + [last]),
+            "best_phase_two": min([*losses[recipe.phase_two_epoch :], last]),
             "mean_last_5": last,
             "in_q": None if is_float else True,
             "texts": {"validation": score | {"num_tokens": 1000, "bigrams": last + 1}},
