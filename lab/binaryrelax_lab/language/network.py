@@ -1,0 +1,59 @@
+"""The language models: `LlamaForCausalLM` of transformers, small.
+
+Widths are multiples of 256, the length of llama.cpp's ternary blocks. The embedding is also the
+head: both stay float, and a network of a few million weights should not spend half of them there.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from binaryrelax_lab.language.requirements import needed
+from binaryrelax_lab.language.tokenizer import NUM_BYTES
+
+HEAD_WIDTH = 64
+
+
+@dataclass(frozen=True)
+class LlamaSize:
+    """What makes a Llama large or small."""
+
+    width: int
+    num_layers: int
+    inner_width: int  # of the MLP
+
+
+SIZES = {
+    "llama-small": LlamaSize(width=256, num_layers=6, inner_width=1024),
+    "llama-base": LlamaSize(width=512, num_layers=8, inner_width=1280),
+}
+
+
+def build_llama(size: str, vocabulary: int, context: int) -> Any:
+    """A `LlamaForCausalLM` with random weights from torch's generator.
+
+    Args:
+        size: one of ``SIZES``.
+        context: the longest window, in tokens.
+
+    Raises:
+        LanguageExtraMissing: transformers is not installed.
+        ValueError: there is no such size.
+    """
+    if size not in SIZES:
+        raise ValueError(f"no language model is called {size!r}; there are: {', '.join(SIZES)}")
+    transformers, chosen = needed("transformers"), SIZES[size]
+    config = transformers.LlamaConfig(
+        vocab_size=vocabulary,
+        hidden_size=chosen.width,
+        intermediate_size=chosen.inner_width,
+        num_hidden_layers=chosen.num_layers,
+        num_attention_heads=chosen.width // HEAD_WIDTH,
+        max_position_embeddings=context,
+        tie_word_embeddings=True,
+        use_cache=False,
+        attn_implementation="sdpa",
+        bos_token_id=None,
+        eos_token_id=None if vocabulary == NUM_BYTES else 0,
+        pad_token_id=None,
+    )
+    return transformers.LlamaForCausalLM(config)
