@@ -6,14 +6,14 @@ from binaryrelax_lab.language.corpus import (
     load_corpus as load_corpus,
 )
 from binaryrelax_lab.language.counts import Bigrams as Bigrams, bigram_loss as bigram_loss
-from binaryrelax_lab.language.network import SIZES as SIZES, build_llama as build_llama
-from binaryrelax_lab.language.perplexity import TextLoss as TextLoss, losses as losses
-from binaryrelax_lab.language.requirements import LanguageExtraMissing as LanguageExtraMissing
-from binaryrelax_lab.language.samples import continue_text as continue_text
-from binaryrelax_lab.language.task import (
+from binaryrelax_lab.language.language_task import (
     LanguageData as LanguageData,
     LanguageTask as LanguageTask,
 )
+from binaryrelax_lab.language.llama import SIZES as SIZES, build_llama as build_llama
+from binaryrelax_lab.language.perplexity import TextLoss as TextLoss, losses as losses
+from binaryrelax_lab.language.requirements import LanguageExtraMissing as LanguageExtraMissing
+from binaryrelax_lab.language.samples import continue_text as continue_text
 from binaryrelax_lab.language.texts import CorpusNotFound as CorpusNotFound
 from binaryrelax_lab.language.windows import (
     Windows as Windows,

@@ -109,7 +109,7 @@ def load_corpus(
         >>> from binaryrelax_lab.language import load_corpus
         >>> corpus = load_corpus(None, vocabulary=256)  # embedded; a token per byte
         >>> len(corpus.train.tokens), len(corpus.validation.tokens)
-        (463285, 59872)
+        (463286, 60590)
     """
     require_vocabulary(vocabulary)
     if data is None:

@@ -1,14 +1,16 @@
 """Text that a network goes on with."""
 
+from typing import Any
+
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from binaryrelax_lab.language.corpus import Corpus
 
 
 @torch.no_grad()
 def continue_text(
-    network: nn.Module,
+    network: Any,
     corpus: Corpus,
     prompt: str,
     *,

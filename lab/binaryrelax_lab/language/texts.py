@@ -7,7 +7,7 @@ from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import BinaryIO
 
-from binaryrelax_lab.language.austen import embedded_text
+from binaryrelax_lab.language.novels import embedded_text
 
 TRAIN, VALIDATION = "train", "val"
 PIECE_CHARACTERS = 1 << 14
@@ -35,7 +35,7 @@ class RawText:
     def digest(self) -> str:
         """The SHA-256 of its bytes, in hexadecimal."""
         with self.open() as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+            return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
 
     def pieces(self) -> Iterator[str]:
         """All of it, unchanged, in pieces that end where lines do, unless a line is very long.
@@ -79,7 +79,7 @@ def embedded_texts() -> list[RawText]:
 def texts_in(folder: Path) -> list[RawText]:
     """The texts of a folder: to train on, to validate with, and others by name.
 
-    None, if it has neither of the first two.
+    Empty if it has neither of the first two.
 
     Raises:
         CorpusNotFound: it has one of them, or it is no folder.

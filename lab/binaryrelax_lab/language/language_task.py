@@ -21,7 +21,7 @@ from binaryrelax_lab.engine.machine import Machine
 from binaryrelax_lab.engine.task import Evaluator, Material, Measured, Note, Task
 from binaryrelax_lab.language.corpus import Corpus, Text
 from binaryrelax_lab.language.counts import bigram_loss
-from binaryrelax_lab.language.network import build_llama
+from binaryrelax_lab.language.llama import build_llama
 from binaryrelax_lab.language.perplexity import losses
 from binaryrelax_lab.language.samples import continue_text
 from binaryrelax_lab.language.windows import Windows, training_windows
