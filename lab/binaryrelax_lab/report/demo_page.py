@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from binaryrelax_lab.files import write_atomically
-from binaryrelax_lab.report.accuracy_chart import NARROW, WIDE, ChartDrawing, chart_of
+from binaryrelax_lab.report.epoch_chart import NARROW, WIDE, ChartDrawing, chart_of
 from binaryrelax_lab.report.rendering import html
 from binaryrelax_lab.report.run_facts import circumstances
 from binaryrelax_lab.report.weight_panels import PanelDrawing, drawings_of

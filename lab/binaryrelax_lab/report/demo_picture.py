@@ -13,8 +13,8 @@ from matplotlib.gridspec import SubplotSpec
 from matplotlib.ticker import MaxNLocator, MultipleLocator
 
 from binaryrelax_lab.files import write_atomically
-from binaryrelax_lab.report.accuracy_chart import Chart, chart_of, tick_step
 from binaryrelax_lab.report.drawing import COLOURS, INK, QUIET, SHADE, figure_bytes, quieten
+from binaryrelax_lab.report.epoch_chart import Chart, chart_of, tick_step
 from binaryrelax_lab.report.weight_panels import WeightPanel, panels_of, tallest_share
 from binaryrelax_lab.results import RunResult
 
@@ -47,7 +47,7 @@ def _draw_curves(axes: Axes, groups: Sequence[Sequence[RunResult]]) -> None:
     # Bands around five curves would hide them; without, the axis need not hold the limits.
     means = [replace(curve, low=curve.values, high=curve.values) for curve in chart.curves]
     chart = replace(chart, curves=means)
-    low, high = chart.accuracy_range
+    low, high = chart.value_range
     _draw_phases(axes, chart)
     for curve in chart.curves:
         epochs, colour = range(1, len(curve.values) + 1), COLOURS[curve.method]

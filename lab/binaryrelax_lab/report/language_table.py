@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from binaryrelax_lab.report.epoch_chart import Chart, chart_of
 from binaryrelax_lab.results import VALIDATION, LanguageResult, Sample, TextScore
 from binaryrelax_lab.results.statistics import Spread, spread_of
 
@@ -14,21 +15,20 @@ class LanguageRow:
     """A recipe with its runs, which differ in their seeds and have the same texts."""
 
     name: str
+    corpus: str
     runs: Sequence[LanguageResult]
 
     @property
-    def label(self) -> str:
-        """The method as people call it."""
-        return self.runs[0].label
+    def bits(self) -> str | None:
+        """Binary, ternary, or None for a float network."""
+        method = self.runs[0].method
+        return None if method == "float" else "binary" if method.endswith("binary") else "ternary"
 
     @property
     def texts(self) -> list[str]:
         """Names of what all runs were measured on, the validation text first."""
-        names = [name for name in self.runs[0].summary.texts or {} if name != VALIDATION]
-        return [
-            VALIDATION,
-            *(name for name in names if all(_knows(run, name) for run in self.runs)),
-        ]
+        known = [set(run.summary.texts or {}) for run in self.runs]
+        return [VALIDATION, *sorted(set.intersection(*known) - {VALIDATION})]
 
     def loss(self, text: str) -> Spread | None:
         """In nats per token."""
@@ -59,11 +59,17 @@ def language_rows(runs: Sequence[LanguageResult]) -> list[LanguageRow]:
     for run in runs:
         corpus = str((run.split or {}).get("corpus", ""))
         together.setdefault((corpus, run.name), []).append(run)
-    return [
-        LanguageRow(f"{name}, {corpus}", group)
-        for (corpus, name), group in sorted(together.items())
-    ]
+    return [LanguageRow(name, corpus, runs) for (corpus, name), runs in sorted(together.items())]
 
 
-def _knows(run: LanguageResult, text: str) -> bool:
-    return text in (run.summary.texts or {})
+def language_charts(rows: Sequence[LanguageRow]) -> dict[str, list[Chart]]:
+    """Losses by epoch, for all that was trained alike: 1-bit networks, and ternary ones."""
+    alike: dict[str, list[LanguageRow]] = {}
+    for row in rows:
+        alike.setdefault(f"{row.runs[0].name.without_method()}, {row.corpus}", []).append(row)
+    charts = {}
+    for words, group in alike.items():
+        panels = [[r for r in group if r.bits in (bits, None)] for bits in ("binary", "ternary")]
+        full = [panel for panel in panels if any(row.bits for row in panel)] or panels[:1]
+        charts[words] = [chart_of([row.runs for row in panel]) for panel in full]
+    return charts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from binaryrelax_lab.report.accuracy_chart import Axis
+from binaryrelax_lab.report.epoch_chart import Axis
 from binaryrelax_lab.report.svg import box, line, picture, text
 from binaryrelax_lab.report.weight_panels import CODE_NAMES
 from binaryrelax_lab.results.weight_paths import WeightPaths

@@ -8,8 +8,8 @@ from itertools import count
 from pathlib import Path
 
 from binaryrelax_lab.files import write_atomically
-from binaryrelax_lab.report.accuracy_chart import HALF, SMALL, Chart, ChartDrawing, chart_of
-from binaryrelax_lab.report.language_table import language_rows
+from binaryrelax_lab.report.epoch_chart import HALF, SMALL, Chart, ChartDrawing, chart_of
+from binaryrelax_lab.report.language_table import language_charts, language_rows
 from binaryrelax_lab.report.network_tables import has_recalibrated, network_table, tables_markdown
 from binaryrelax_lab.report.rendering import html
 from binaryrelax_lab.results import Collection, RunResult, collect_runs
@@ -64,13 +64,20 @@ def results_page(collection: Collection) -> str:
     runs = by_recipe(collection.runs)
     paper, ours = paper_grids(runs), our_grids(runs)
     curves = _curves([*paper, *ours])
+    language = language_rows(collection.language)
+    losses = {
+        words: [ChartDrawing(c, HALF, f"loss{i}-{k}") for k, c in enumerate(charts)]
+        for i, (words, charts) in enumerate(language_charts(language).items())
+    }
     drawings = [drawing for _, _, drawings in curves for drawing in drawings]
+    drawings += [drawing for drawings in losses.values() for drawing in drawings]
     return html(
         "results.html",
         **_counts(collection.runs, paper, ours),
         notes=collection.notes,
-        language=language_rows(collection.language),
-        paper=[network_table(grid) for grid in paper],
+        language=language,
+        losses=losses,
+        paper=[network_table(grid) for grid in paper] if runs else [],
         ours=[network_table(grid) for grid in ours],
         is_recalibrated=has_recalibrated([*paper, *ours]),
         curves=curves,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from binaryrelax_lab.report.accuracy_chart import Axis
+from binaryrelax_lab.report.epoch_chart import Axis
 from binaryrelax_lab.report.svg import box, line, moving, picture, strength_text, taking_turns, text
 from binaryrelax_lab.report.weight_panels import CODE_NAMES
 from binaryrelax_lab.results.weight_paths import Moment, WeightPaths

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from binaryrelax_lab.report.accuracy_chart import Axis
+from binaryrelax_lab.report.epoch_chart import Axis
 from binaryrelax_lab.results import Snapshot, WeightHistograms
 
 LEFT, RIGHT, TOP, BOTTOM = 3, 237, 22, 146  # of the bars in an SVG, in pixels

@@ -33,7 +33,7 @@ class LanguageEpoch(Epoch):
     bits_per_byte: float | None = None
     loss_projected: float | None = None
 
-    SCORE = "loss"
+    SCORE, PROJECTED = "loss", "loss_projected"
     NEEDED = ("loss",)
     OPTIONAL = ("bits_per_byte", "loss_projected")
 

@@ -37,7 +37,7 @@ class EpochRecord(Epoch):
     accuracy_top5: float | None = None
     accuracy_projected: float | None = None
 
-    SCORE = "accuracy"
+    SCORE, PROJECTED = "accuracy", "accuracy_projected"
     NEEDED = ("accuracy",)
     OPTIONAL = ("accuracy_top5", "accuracy_projected")
     ONLY_IF_SET = ("accuracy_top5",)

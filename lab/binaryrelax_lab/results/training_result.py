@@ -45,7 +45,8 @@ class Epoch(ABC):
     lr: float | None
     train_loss: float | None
 
-    SCORE: ClassVar[str]  # of what was measured, the figure that counts
+    SCORE: ClassVar[str]  # of what was measured, the figure that counts, at x
+    PROJECTED: ClassVar[str]  # ... and at proj(y)
     NEEDED: ClassVar[tuple[str, ...]]  # what must have been measured
     OPTIONAL: ClassVar[tuple[str, ...]]  # what may be missing
     ONLY_IF_SET: ClassVar[tuple[str, ...]] = ()  # what files do not mention otherwise
@@ -54,6 +55,12 @@ class Epoch(ABC):
     def score(self) -> float:
         """The figure that counts: an accuracy, or a loss."""
         return float(getattr(self, self.SCORE))
+
+    @property
+    def score_projected(self) -> float | None:
+        """The same at proj(y), where it was measured."""
+        value: float | None = getattr(self, self.PROJECTED)
+        return value
 
     def to_json(self) -> Json:
         """The entry of ``result.json``; an infinite λ is "inf"."""

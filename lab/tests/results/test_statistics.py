@@ -6,7 +6,7 @@ import pytest
 from lab.tests.support.made_up import made_up_result, write_result
 
 from binaryrelax_lab.recipes import cifar10_resnet20
-from binaryrelax_lab.report.accuracy_chart import curve_of
+from binaryrelax_lab.report.epoch_chart import curve_of
 from binaryrelax_lab.report.results_page import results_page
 from binaryrelax_lab.results import collect_runs
 from binaryrelax_lab.results.grids import by_recipe, comparisons, paper_grids

@@ -6,7 +6,7 @@ function text(tag, content, className) {
   return node;
 }
 for (const chart of document.querySelectorAll(".chart[data-chart]")) {
-  const { curves, strengths } = data.charts[chart.dataset.chart];
+  const { curves, strengths, unit } = data.charts[chart.dataset.chart];
   const readout = chart.querySelector(".readout");
   const away = new Set();
 
@@ -23,11 +23,11 @@ for (const chart of document.querySelectorAll(".chart[data-chart]")) {
       if (value === undefined || away.has(index)) return;
       const row = table.insertRow();
       row.insertCell().append(text("span", "", `swatch ${curve.method}`), curve.label);
-      row.insertCell().textContent = `${value.toFixed(2)} %`;
+      row.insertCell().textContent = `${value.toFixed(2)}${unit}`;
       const hard = curve.hard?.[epoch] ?? null;
       const limits = curve.seeds ? `${curve.low[epoch].toFixed(2)} to ${curve.high[epoch].toFixed(2)}` : "";
       row.insertCell().textContent =
-        [limits, hard === null ? "" : `if hard now ${hard.toFixed(2)} %`].filter(Boolean).join(", ");
+        [limits, hard === null ? "" : `if hard now ${hard.toFixed(2)}${unit}`].filter(Boolean).join(", ");
     });
     readout.replaceChildren(text("strong", headingOf(epoch)), table);
   };

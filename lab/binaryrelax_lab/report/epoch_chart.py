@@ -1,4 +1,4 @@
-"""Test accuracy epoch by epoch, with both phases and λ: what is drawn, and where in an SVG."""
+"""Accuracy or loss epoch by epoch, with both phases and λ: what is drawn, and where in an SVG."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from functools import cached_property
 from itertools import zip_longest
 from statistics import fmean
 
-from binaryrelax_lab.results import RunResult
+from binaryrelax_lab.results import TrainingResult
 
 LEFT, RIGHT_MARGIN = 46, 14
-TICK_STEPS = (0.5, 1, 2, 5, 10, 20)
+TICK_STEPS = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20)
 EPOCH_STEPS = (1, 2, 5, 10, 20, 25, 50, 100, 200)
 MOST_DOTS = 40  # epochs; with more of them a line says enough
 LONG = 60  # epochs; a longer run may leave its first ones below the chart
@@ -21,10 +21,10 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class Curve:
-    """Accuracies of one method by epoch; with several seeds the mean, and the limits around it.
+    """Scores of one method by epoch; with several seeds the mean, and the limits around it.
 
     Args:
-        projected: the accuracy if the weights were made hard, where it was measured and differs.
+        projected: the score if the weights were made hard, where it was measured and differs.
     """
 
     method: str
@@ -56,11 +56,23 @@ class Chart:
 
     Args:
         strengths: λ at the end of each epoch of Phase I; None without a BinaryRelax among them.
+        is_less_better: whether they are of losses, in nats; else of accuracies, in percent.
     """
 
     curves: list[Curve]
     strengths: list[float] | None
     phase_two_epoch: int
+    is_less_better: bool = False
+
+    @property
+    def unit(self) -> str:
+        """What follows a value."""
+        return "" if self.is_less_better else " %"
+
+    @property
+    def measure(self) -> str:
+        """What the curves are of."""
+        return "Validation loss" if self.is_less_better else "Test accuracy"
 
     @property
     def num_epochs(self) -> int:
@@ -68,8 +80,18 @@ class Chart:
         return max(len(curve.values) for curve in self.curves)
 
     @property
-    def accuracy_range(self) -> tuple[float, float]:
+    def value_range(self) -> tuple[float, float]:
         """Limits that hold all curves but the first epochs of long ones; the lower is a tick."""
+        return self._range_of_losses() if self.is_less_better else self._range_of_accuracies()
+
+    def _range_of_losses(self) -> tuple[float, float]:
+        highest = sorted((value for curve in self.curves for value in curve.high), reverse=True)
+        high = highest[len(highest) // 8 if self.num_epochs > LONG else 0]
+        low = min(min(curve.low) for curve in self.curves)
+        step = tick_step(max(high - low, TICK_STEPS[0]))
+        return math.floor(low / step) * step, max(high, low + step)
+
+    def _range_of_accuracies(self) -> tuple[float, float]:
         lowest = sorted(value for curve in self.curves for value in curve.low)
         low = lowest[len(lowest) // 33 if self.num_epochs > LONG else 0]
         high = min(100.0, math.ceil(max(max(curve.high) for curve in self.curves) + 0.5))
@@ -82,10 +104,11 @@ class Chart:
         return {
             "strengths": self.strengths and [float(f"{s:.3g}") for s in self.strengths],
             "curves": [curve.as_json() for curve in self.curves],
+            "unit": self.unit,
         }
 
 
-def chart_of(groups: Sequence[Sequence[RunResult]]) -> Chart:
+def chart_of(groups: Sequence[Sequence[TrainingResult]]) -> Chart:
     """The chart with one curve for each group of runs, which differ in their seeds."""
     runs = [run for group in groups for run in group]
     relaxed = next((run for run in runs if run.recipe.is_relaxed), None)
@@ -93,12 +116,13 @@ def chart_of(groups: Sequence[Sequence[RunResult]]) -> Chart:
         curves=[curve_of(group) for group in groups],
         strengths=relaxed.finite_strengths if relaxed else None,
         phase_two_epoch=runs[0].recipe.phase_two_epoch,
+        is_less_better=runs[0].IS_LESS_BETTER,
     )
 
 
-def curve_of(runs: Sequence[RunResult]) -> Curve:
+def curve_of(runs: Sequence[TrainingResult]) -> Curve:
     """The curve of runs that differ in their seeds; of several with the same seed the mean."""
-    epochs = _by_epoch((run.seed, run.accuracies) for run in runs)
+    epochs = _by_epoch((run.seed, [record.score for record in run.epochs]) for run in runs)
     hard = _by_epoch((run.seed, _projected(run)) for run in runs)
     return Curve(
         method=runs[0].method,
@@ -128,8 +152,8 @@ def _by_epoch(curves: Iterable[tuple[int, Sequence[float | None]]]) -> list[list
     return [_present(values) for values in zip_longest(*means)]
 
 
-def _projected(run: RunResult) -> list[float | None]:
-    return [record.accuracy_projected if record.phase == 1 else None for record in run.epochs]
+def _projected(run: TrainingResult) -> list[float | None]:
+    return [record.score_projected if record.phase == 1 else None for record in run.epochs]
 
 
 def _present(values: Sequence[float | None]) -> list[float]:
@@ -194,8 +218,8 @@ class ChartDrawing:
 
     @cached_property
     def up(self) -> Axis:
-        """Accuracies, onto y."""
-        return Axis(*self.chart.accuracy_range, self.layout.bottom, self.layout.top + 6)
+        """Scores, onto y."""
+        return Axis(*self.chart.value_range, self.layout.bottom, self.layout.top + 6)
 
     @cached_property
     def strength_up(self) -> Axis:
@@ -214,11 +238,11 @@ class ChartDrawing:
         return min(self.layout.right, max(LEFT, self.across(self.chart.phase_two_epoch)))
 
     @property
-    def accuracy_ticks(self) -> list[float]:
-        """Round accuracies, from the lower end of the range on."""
+    def value_ticks(self) -> list[float]:
+        """Round scores, from the lower end of the range on."""
         low, span = self.up.low, self.up.high - self.up.low
         step = tick_step(span)
-        return [low + step * i for i in range(int(span / step) + 1)]
+        return [round(low + step * i, 2) for i in range(int(span / step) + 1)]
 
     @property
     def epoch_ticks(self) -> range:
