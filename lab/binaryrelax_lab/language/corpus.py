@@ -42,7 +42,7 @@ Note = Callable[[str], None]
 NOTE_EVERY = 5_000_000  # tokens
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Text:
     """A text as tokens.
 
@@ -58,7 +58,7 @@ class Text:
     num_predicted_bytes: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Corpus:
     """Texts to train on and to test with, and the tokenizer made for the first.
 

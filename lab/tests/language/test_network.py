@@ -35,6 +35,13 @@ def test_sizes(size, vocabulary, millions):
     assert all(weight.shape[1] % 256 == 0 for weight in weights)
 
 
+def test_first_weights_depend_on_the_seed_alone(network):
+    torch.manual_seed(0)
+    again = build_llama("llama-small", 256, context=32).state_dict()
+    assert all(torch.equal(again[name], value) for name, value in network.state_dict().items())
+    assert network.lm_head.weight is network.model.embed_tokens.weight
+
+
 def test_an_unknown_size_is_refused():
     with pytest.raises(ValueError, match="llama-small, llama-base") as error:
         build_llama("llama-large", 256, 32)
