@@ -128,8 +128,9 @@ def test_python_of_the_long_description_runs(wheel, tmp_path, monkeypatch):
 def test_wheel_of_the_lab_holds_its_data_pages_and_licences_but_no_tests(lab_wheel):
     names = files_in(lab_wheel)
     assert "binaryrelax_lab/data/fashion_mnist.npz" in names
+    assert "binaryrelax_lab/language/austen/train.txt.xz" in names
     assert "binaryrelax_lab/py.typed" in names
-    assert sum("licenses/" in name for name in names) == 2
+    assert sum("licenses/" in name for name in names) == 3
     package = ROOT / "lab" / "binaryrelax_lab"
     for kind in ("py", "css", "js", "html", "md"):
         for path in package.rglob(f"*.{kind}"):

@@ -42,7 +42,7 @@ Note = Callable[[str], None]
 NOTE_EVERY = 5_000_000  # tokens
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Text:
     """A text as tokens.
 
@@ -58,7 +58,7 @@ class Text:
     num_predicted_bytes: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Corpus:
     """Texts to train on and to test with, and the tokenizer made for the first.
 
@@ -141,8 +141,8 @@ def _brought(data: Path, vocabulary: int) -> tuple[Tokenizer, list[Text]]:
         names = ", ".join(folder.name for folder in folders)
         raise ValueError(f"{data} holds the tokens of several texts ({names}): leave one of them")
     folder = TokenFolder(folders[0].name, (data,))
-    stored = folder.texts()
     try:
+        stored = folder.texts()
         tokenizer = folder.tokenizer()
         assert tokenizer is not None, "its index is there"
         texts = [_as_text(stored[name], folder.read(stored[name])) for name in in_order(stored)]
@@ -179,7 +179,7 @@ def _kept(
         for name, stored in folder.texts().items():
             if digests.get(name) == stored.digest:
                 found[name] = (stored, folder.read(stored))
-    except ValueError as error:
+    except TokensDamaged as error:
         note(f"{error}: its tokens are made again")
         return None, {}
     return tokenizer, found

@@ -76,7 +76,7 @@ class TokenFolder:
         """The tokenizer, if it is there."""
         for folder in self.folders:
             if (folder / INDEX_NAME).is_file():
-                return restored(_content(folder / TOKENIZER_NAME).decode())
+                return _tokenizer(folder)
         return None
 
     def texts(self) -> dict[str, StoredText]:
@@ -103,10 +103,10 @@ class TokenFolder:
         for folder in self.folders:
             try:
                 folder.mkdir(parents=True, exist_ok=True)
+                index = _index_for(folder, tokenizer) | {text.name: text for text, _ in texts}
                 write_atomically(folder / TOKENIZER_NAME, tokenizer.content.encode())
                 for text, tokens in texts:
                     write_atomically(folder / text.file_name, as_file(tokens))
-                index = _index(folder) | {text.name: text for text, _ in texts}
                 write_json(folder / INDEX_NAME, {n: asdict(t) for n, t in index.items()})
             except OSError:
                 continue
@@ -125,7 +125,27 @@ def _index(folder: Path) -> dict[str, StoredText]:
     path = folder / INDEX_NAME
     if not path.is_file():
         return {}
-    return {name: StoredText(**text) for name, text in read_json(path).items()}
+    try:
+        return {name: StoredText(**text) for name, text in read_json(path).items()}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise TokensDamaged(f"{path} is damaged") from error
+
+
+def _index_for(folder: Path, tokenizer: Tokenizer) -> dict[str, StoredText]:
+    """What may stay in a folder: nothing if it is damaged or was made with another tokenizer."""
+    try:
+        index = _index(folder)
+        return index if index and _tokenizer(folder).content == tokenizer.content else {}
+    except TokensDamaged:
+        return {}
+
+
+def _tokenizer(folder: Path) -> Tokenizer:
+    path = folder / TOKENIZER_NAME
+    try:
+        return restored(_content(path).decode())
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise TokensDamaged(f"{path} is missing or damaged") from error
 
 
 def _content(path: Path) -> bytes:
