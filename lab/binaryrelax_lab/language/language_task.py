@@ -35,7 +35,7 @@ from binaryrelax_lab.results import (
     TextScore,
 )
 
-CPU_TOKENS, GPU_TOKENS = 4096, 65_536  # of the validation text, that each epoch is measured on
+CPU_TOKENS, GPU_TOKENS = 2048, 65_536  # of the validation text, that each epoch is measured on
 GPU_TOKENS_AT_ONCE = 32_768
 PROMPTS = ("The", "In the beginning", "She said that")
 SAMPLE_TOKENS, TEMPERATURE = 64, 0.8

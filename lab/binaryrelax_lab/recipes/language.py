@@ -30,7 +30,11 @@ _KINDS: dict[str, tuple[Quantizer | None, float | None, str]] = {  # and λ at f
 
 
 def lm_small(method: str = "float") -> LanguageRecipe:
-    """8 million weights: ten minutes on two CPU cores, half a minute on an H200."""
+    """7 million weights, of which 6 million are quantized: ten minutes on two CPU cores.
+
+    So few tokens make a small vocabulary the better one: with 4,096 tokens and as much time, the
+    loss stays above that of counting pairs.
+    """
     return _by_method(
         LanguageRecipe(
             name=RecipeName("lm-small-float"),
@@ -38,11 +42,11 @@ def lm_small(method: str = "float") -> LanguageRecipe:
             network="llama-small",
             method="float",
             epochs=100,
-            steps_per_epoch=10,
-            batch_size=8,
+            steps_per_epoch=5,
+            batch_size=16,
             context=128,
-            vocabulary=4096,
-            lr=2e-3,
+            vocabulary=512,
+            lr=5e-3,
             lr_schedule=Triangle(),
             weight_decay=0.1,
             phase_two_epoch=80,
