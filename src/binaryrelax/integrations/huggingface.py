@@ -20,7 +20,7 @@ from binaryrelax.integrations.progress import (
     refuse_half_precision,
     schedule_over,
 )
-from binaryrelax.optim import BinaryRelax, GeometricGrowth, select_weights
+from binaryrelax.optim import BinaryRelax, GeometricGrowth, SelectedWeights, select_weights
 from binaryrelax.quantizers import Quantizer
 from binaryrelax.quantizers.quantizable_layers import LAYERS, unwrapped
 
@@ -47,10 +47,7 @@ def relaxed_optimizer(
             the training and λ grows from 1 to 150. ``functools.partial(GeometricGrowth.over,
             phase_one=0.9)`` and ``LinearMix.over`` are others; ``Hard()`` needs no steps.
         keep_float: patterns of further layers to leave alone, as in ``select_weights``.
-        quantize_head: by default the embedding and the head stay float: what
-            ``get_input_embeddings`` and ``get_output_embeddings`` give, and everything outside of
-            ``base_model``, such as a classifier. True quantizes the head, with it an embedding that
-            is tied to it.
+        quantize_head: as in ``chosen_weights``.
         base: makes the optimizer that moves y from groups of parameters. By default it is that of
             the TrainingArguments: ``optim``, ``learning_rate``, ``adam_beta1``, ``adam_beta2``,
             ``adam_epsilon``, ``optim_args``. The groups are the Trainer's: ``weight_decay``
@@ -59,10 +56,35 @@ def relaxed_optimizer(
     return _make_factory, {
         "quantizer": quantizer,
         "schedule": schedule,
-        "keep_float": (keep_float,) if isinstance(keep_float, str) else tuple(keep_float),
+        "keep_float": keep_float,
         "quantize_head": quantize_head,
         "base": base,
     }
+
+
+def chosen_weights(
+    model: nn.Module,
+    quantizer: Quantizer,
+    *,
+    keep_float: Iterable[str] = (),
+    quantize_head: bool = False,
+) -> SelectedWeights:
+    """The weights that ``relaxed_optimizer`` quantizes; ``pack`` takes them after the training.
+
+    Embedding and head stay float. They are found by what they are, not by name: what
+    ``get_input_embeddings`` and ``get_output_embeddings`` give, and all outside of ``base_model``,
+    such as a classifier.
+
+    Args:
+        model: of transformers.
+        quantizer: for the weights of Linear and Conv layers, and of GPT-2's ``Conv1D``, which needs
+            one scale per layer and cannot be packed.
+        keep_float: patterns of further layers to leave alone, as in ``select_weights``.
+        quantize_head: take the head, too, and with it an embedding that is tied to it.
+    """
+    kept = (keep_float,) if isinstance(keep_float, str) else tuple(keep_float)
+    head = () if quantize_head else tuple(_head_layers(model))
+    return select_weights(model, quantizer, (*kept, *head), also=(Conv1D,))
 
 
 class RelaxCallback(TrainerCallback):
@@ -124,14 +146,13 @@ def _build(
     *,
     quantizer: Quantizer,
     schedule: Plan,
-    keep_float: tuple[str, ...],
+    keep_float: Iterable[str],
     quantize_head: bool,
     base: Callable[[Groups], Optimizer] | None,
 ) -> BinaryRelax:
     trainer = _calling_trainer()
     _refuse_unfit(trainer)
-    head = () if quantize_head else tuple(_head_layers(model))
-    weights = select_weights(model, quantizer, (*keep_float, *head), also=(Conv1D,))
+    weights = chosen_weights(model, quantizer, keep_float=keep_float, quantize_head=quantize_head)
     refuse_half_precision(weights, "relaxed_optimizer", "TrainingArguments(bf16=True)")
     groups = _parameter_groups(trainer, model)
     made = base(groups) if base else _default_base(trainer, model, groups)
