@@ -14,18 +14,18 @@ write.
 The first command prints, with other figures on other machines:
 
     300 steps in one piece
-      λ 2.8, distance to Q 1.37
+      λ 2.8  distance to Q 1.37
       loss 2.00
-      λ 8.0, distance to Q 0.76
+      λ 8.0  distance to Q 0.76
       loss 0.87
-      λ 22.7, distance to Q 0.33
+      λ 22.7  distance to Q 0.33
       loss 0.44
       evaluated as if training ended now: 0.35
-      λ 64.8, distance to Q 0.12
+      λ 64.8  distance to Q 0.12
       loss 0.29
-      λ inf, distance to Q 0.00
+      λ inf  distance to Q 0.00
       loss 0.22
-      λ inf, distance to Q 0.00
+      λ inf  distance to Q 0.00
       loss 0.18
     cut off after 150 steps
       ...
@@ -136,7 +136,7 @@ class ShowAndStop(TrainerCallback):
             print(f"  evaluated as if training ended now: {logs['eval_projected_loss']:.2f}")
         if "relax/strength" in logs:
             strength, distance = logs["relax/strength"], logs["relax/distance"]
-            print(f"  λ {strength:.1f}, distance to Q {distance:.2f}")
+            print(f"  λ {strength:.1f}  distance to Q {distance:.2f}")
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Ends the training after its checkpoint, as a crash would."""

@@ -54,10 +54,22 @@ def by_accelerate(folder: Path) -> dict[str, torch.Tensor]:
     return {name: p.detach() for name, p in model.module.named_parameters()}
 
 
+def by_lightning(folder: Path) -> dict[str, torch.Tensor]:
+    """In Lightning, with validations of the projected weights."""
+    from tests.peers.test_lightning import fit
+
+    module, trainer = fit(folder, devices=2, strategy="ddp", num_sanity_val_steps=0)
+    assert trainer.world_size == 2 and trainer.optimizers[0].phase == 2
+    assert "val_loss_projected" in trainer.callback_metrics
+    return dict(module.state_dict())
+
+
 def main() -> None:
     folder, kind = Path(sys.argv[1]), sys.argv[2]
     torch.set_num_threads(1)
-    found = {"trainer": by_trainer, "accelerate": by_accelerate}[kind](folder)
+    found = {"trainer": by_trainer, "accelerate": by_accelerate, "lightning": by_lightning}[kind](
+        folder
+    )
     torch.save(found, folder / f"{os.environ['RANK']}.pt")
     distributed.destroy_process_group()
 

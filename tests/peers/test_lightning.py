@@ -2,6 +2,8 @@
 
 import csv
 import math
+import subprocess
+import sys
 
 import lightning
 import pytest
@@ -53,8 +55,11 @@ class Classifier(lightning.LightningModule):
         self.correct.append((self.net(batch[0]).argmax(1) == batch[1]).float().mean())
 
     def on_validation_epoch_end(self):
-        num_batches = 1 if self.trainer.sanity_checking else 2
-        assert len(self.correct) == num_batches  # those of one validation
+        trainer = self.trainer
+        [most] = (
+            trainer.num_sanity_val_batches if trainer.sanity_checking else trainer.num_val_batches
+        )
+        assert len(self.correct) == most  # those of one validation
         self.log("accuracy", torch.stack(self.correct).mean())
         self.correct.clear()
 
@@ -220,3 +225,16 @@ def test_a_model_that_is_not_in_q_at_the_end_is_told_of(tmp_path):
     with pytest.warns(UserWarning, match=r"ended with 2 of 2 weights outside of Q"):
         fit(tmp_path, callbacks=(Stop(),))
     assert logged(tmp_path, "relax/in_q") == [0]
+
+
+def test_two_processes_end_with_the_same_bits(tmp_path):
+    command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    script = ["-m", "tests.peers.on_ranks", str(tmp_path), "lightning"]
+    done = subprocess.run(
+        [sys.executable, *command, *script], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    first, second = (torch.load(tmp_path / f"{rank}.pt") for rank in range(2))
+    layers = [first[f"net.{index}.weight"] for index in (0, 2)]
+    assert all(layer.unique().numel() == 3 for layer in layers)
+    assert all(torch.equal(tensor, second[name]) for name, tensor in first.items())
