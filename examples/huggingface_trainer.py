@@ -1,33 +1,36 @@
 """Hugging Face's Trainer with ternary weights: train, cut off, resume, pack, generate.
 
-A tiny Llama with random weights learns the text below, letter by letter. `BinaryRelax` goes into
-``Trainer(optimizers=(optimizer, None))``, and the Trainer makes its learning-rate schedule around
-it. Nothing of the Trainer is subclassed. One training runs in a single piece. A second is cut off
+A tiny Llama with random weights learns the text below, letter by letter. `relaxed_optimizer` gives
+the Trainer its optimizer, and `RelaxCallback` logs λ and evaluates the projected model. Nothing of
+the Trainer is subclassed. One training runs in a single piece. A second is cut off
 half way, and a new Trainer resumes it from its checkpoint. Both end with the same bits, and all
 Linear layers but the head lie in Q. The resumed model is packed, certified, loaded and asked to
 write.
 
     pip install '.[peers]'
-    python examples/huggingface_trainer.py            # about 12 seconds
+    python examples/huggingface_trainer.py            # about 15 seconds
     python examples/huggingface_trainer.py --short    # about 5 seconds
 
 The first command prints, with other figures on other machines:
 
     300 steps in one piece
-      loss 1.99  λ 2.8
-      loss 0.86  λ 7.7
-      loss 0.45  λ 23.2
-      loss 0.30  λ 64.2
-      loss 0.22  λ inf
-      loss 0.17  λ inf
+      λ 2.8  distance to Q 1.37
+      loss 2.00
+      λ 8.0  distance to Q 0.76
+      loss 0.87
+      λ 22.7  distance to Q 0.33
+      loss 0.44
+      evaluated as if training ended now: 0.35
+      λ 64.8  distance to Q 0.12
+      loss 0.29
+      λ inf  distance to Q 0.00
+      loss 0.22
+      λ inf  distance to Q 0.00
+      loss 0.18
     cut off after 150 steps
-      loss 1.99  λ 2.8
-      loss 0.86  λ 7.7
-      loss 0.45  λ 23.2
+      ...
     resumed
-      loss 0.30  λ 64.2
-      loss 0.22  λ inf
-      loss 0.17  λ inf
+      ...
     14 ternary weights, farthest from Q: 0.0
     resumed run equal to the whole one: True
     packed and certified: llama.safetensors, 43,656 bytes, 7.9 times smaller than float32
@@ -56,16 +59,17 @@ from transformers import (
 from transformers.utils.logging import disable_progress_bar
 
 from binaryrelax import (
-    BinaryRelax,
-    GeometricGrowth,
-    SelectedWeights,
     Ternary,
     certify,
     distance,
     load_packed,
     pack,
     save_packed,
-    select_weights,
+)
+from binaryrelax.integrations.huggingface import (
+    RelaxCallback,
+    chosen_weights,
+    relaxed_optimizer,
 )
 
 TEXT = """
@@ -118,28 +122,21 @@ def tiny_llama() -> LlamaForCausalLM:
     return LlamaForCausalLM(config)
 
 
-def chosen_weights(model: nn.Module) -> SelectedWeights:
-    """All Linear layers but the head."""
-    return select_weights(model, Ternary(), keep_float=("lm_head",))
+class ShowAndStop(TrainerCallback):
+    """Prints what the Trainer logs, and may stop the training."""
 
-
-def relaxed_optimizer(model: nn.Module, steps: int) -> BinaryRelax:
-    """What goes into the Trainer. Its learning rate is set here, not in TrainingArguments."""
-    base = torch.optim.AdamW(model.parameters(), lr=4e-3, weight_decay=0.0)
-    schedule = GeometricGrowth.reaching(150.0, phase_one_steps=steps * 4 // 5, every=4)
-    return BinaryRelax(base, chosen_weights(model), schedule)
-
-
-class ShowStrength(TrainerCallback):
-    """Prints λ beside the loss, and may stop the training."""
-
-    def __init__(self, optimizer: BinaryRelax, stop_at: int | None) -> None:
-        self.optimizer, self.stop_at = optimizer, stop_at
+    def __init__(self, stop_at: int | None) -> None:
+        self.stop_at = stop_at
 
     def on_log(self, *_: Any, logs: dict[str, float], **__: Any) -> None:
-        """Called every `logging_steps` steps."""
+        """Called with every record of the log."""
         if "loss" in logs:
-            print(f"  loss {float(logs['loss']):.2f}  λ {self.optimizer.strength:.1f}")
+            print(f"  loss {float(logs['loss']):.2f}")
+        if "eval_projected_loss" in logs:
+            print(f"  evaluated as if training ended now: {logs['eval_projected_loss']:.2f}")
+        if "relax/strength" in logs:
+            strength, distance = logs["relax/strength"], logs["relax/distance"]
+            print(f"  λ {strength:.1f}  distance to Q {distance:.2f}")
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Ends the training after its checkpoint, as a crash would."""
@@ -147,12 +144,15 @@ class ShowStrength(TrainerCallback):
 
 
 def trainer(model: nn.Module, steps: int, folder: Path, stop_at: int | None = None) -> Trainer:
-    """A Trainer whose optimizer is BinaryRelax."""
+    """A Trainer with BinaryRelax: λ grows from 1 to 150 in the first 80 % of the steps."""
     arguments = TrainingArguments(
         output_dir=str(folder),
         max_steps=steps,
+        learning_rate=4e-3,
         per_device_train_batch_size=16,
         lr_scheduler_type="cosine",
+        eval_strategy="steps",
+        eval_steps=steps // 2,
         save_steps=steps // 2,
         logging_steps=max(steps // 6, 1),
         report_to="none",
@@ -160,13 +160,13 @@ def trainer(model: nn.Module, steps: int, folder: Path, stop_at: int | None = No
         use_cpu=True,
         seed=0,
     )
-    optimizer = relaxed_optimizer(model, steps)
     made = Trainer(
         model=model,
         args=arguments,
         train_dataset=Windows(),
-        optimizers=(optimizer, None),  # None: the Trainer makes the schedule of the learning rate
-        callbacks=[ShowStrength(optimizer, stop_at)],
+        eval_dataset=Windows(),
+        optimizer_cls_and_kwargs=relaxed_optimizer(quantizer=Ternary()),
+        callbacks=[RelaxCallback(), ShowAndStop(stop_at)],
     )
     made.remove_callback(PrinterCallback)
     return made
@@ -174,7 +174,7 @@ def trainer(model: nn.Module, steps: int, folder: Path, stop_at: int | None = No
 
 def compare(whole: nn.Module, resumed: nn.Module) -> None:
     """Whether the weights lie in Q, and whether both trainings gave the same ones."""
-    weights = chosen_weights(resumed)
+    weights = chosen_weights(resumed, Ternary())
     farthest = max(float(distance(weight, Ternary())) for weight in weights)
     print(f"{len(weights)} ternary weights, farthest from Q: {farthest}")
     pairs = zip(whole.parameters(), resumed.parameters(), strict=True)
@@ -183,7 +183,7 @@ def compare(whole: nn.Module, resumed: nn.Module) -> None:
 
 def ship(model: nn.Module, file: Path) -> LlamaForCausalLM:
     """Pack, save, certify, and load into a fresh model."""
-    save_packed(pack(model, chosen_weights(model)), file)
+    save_packed(pack(model, chosen_weights(model, Ternary())), file)
     certificate = certify(file)
     if not certificate.ok:
         raise SystemExit(certificate.reason)

@@ -1,4 +1,4 @@
-"""Lightning with ternary weights: `configure_optimizers` is the only place that knows.
+"""Lightning with ternary weights: a callback is the only place that knows.
 
 A small network learns to tell points on two spirals apart. Lightning does the loop, the learning
 rate, gradient clipping and the checkpoint. A second training is cut off half way and resumed by
@@ -13,19 +13,15 @@ The first command prints, with other figures on other machines:
 
     40 epochs in one piece
       epoch  6  loss 0.000  λ 2.5
-      epoch 12  loss 0.000  λ 6.4
-      epoch 18  loss 0.000  λ 16.5
-      epoch 24  loss 0.002  λ 42.4
-      epoch 30  loss 0.000  λ 109.4
+      epoch 12  loss 0.000  λ 6.5
+      epoch 18  loss 0.000  λ 16.7
+      epoch 24  loss 0.000  λ 42.8
+      epoch 30  loss 0.000  λ 109.6
       epoch 36  loss 0.000  λ inf
     cut off after 20 epochs
-      epoch  6  loss 0.000  λ 2.5
-      epoch 12  loss 0.000  λ 6.4
-      epoch 18  loss 0.000  λ 16.5
+      ...
     resumed
-      epoch 24  loss 0.002  λ 42.4
-      epoch 30  loss 0.000  λ 109.4
-      epoch 36  loss 0.000  λ inf
+      ...
     2 ternary weights, farthest from Q: 0.0
     resumed run equal to the whole one: True
     accuracy on the training points: 100.0 %
@@ -51,8 +47,7 @@ from torch.optim.lr_scheduler import CosineAnnealingLR
 from torch.utils.data import DataLoader, TensorDataset
 
 from binaryrelax import (
-    BinaryRelax,
-    GeometricGrowth,
+    SelectedWeights,
     Ternary,
     certify,
     distance,
@@ -61,6 +56,7 @@ from binaryrelax import (
     save_packed,
     select_weights,
 )
+from binaryrelax.integrations.lightning import RelaxCallback
 
 NUM_POINTS, BATCH = 2048, 128
 STEPS_PER_EPOCH = NUM_POINTS // BATCH
@@ -99,23 +95,16 @@ class SpiralNetwork(lightning.LightningModule):
         return loss
 
     def configure_optimizers(self) -> dict[str, Any]:
-        """Build BinaryRelax here: the model has its weights and its device by now."""
-        steps = self.epochs * STEPS_PER_EPOCH
+        """Plain torch; the callback wraps what this returns."""
         base = torch.optim.AdamW(self.parameters(), lr=1e-2)
-        self.weights = select_weights(self.net, Ternary(), keep_float=("4",))
-        schedule = GeometricGrowth.reaching(150.0, phase_one_steps=steps * 4 // 5, every=4)
-        optimizer = BinaryRelax(base, self.weights, schedule)
-        scheduler = CosineAnnealingLR(optimizer, T_max=steps)
-        return {
-            "optimizer": optimizer,
-            "lr_scheduler": {"scheduler": scheduler, "interval": "step"},
-        }
+        scheduler = CosineAnnealingLR(base, T_max=self.epochs * STEPS_PER_EPOCH)
+        return {"optimizer": base, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
     def on_train_epoch_end(self) -> None:
-        """Prints λ about six times in all; `optimizers()` wraps what was configured."""
+        """Prints λ about six times in all."""
         if (self.current_epoch + 1) % max(self.epochs // 6, 1) == 0:
-            strength = self.optimizers().optimizer.strength
-            loss = float(self.trainer.callback_metrics["loss"])
+            metrics = self.trainer.callback_metrics
+            loss, strength = metrics["loss"], metrics["relax/strength"]
             print(f"  epoch {self.current_epoch + 1:2}  loss {loss:.3f}  λ {strength:.1f}")
 
 
@@ -124,14 +113,30 @@ def data() -> DataLoader:
     return DataLoader(TensorDataset(*spirals()), batch_size=BATCH)
 
 
-def trainer(epochs: int, folder: Path) -> lightning.Trainer:
-    """Clipping and a checkpoint after each epoch, as usual."""
+class StopAfter(lightning.Callback):
+    """Ends the training after an epoch and its checkpoint, as a crash would."""
+
+    def __init__(self, epochs: int | None) -> None:
+        self.epochs = epochs
+
+    def on_train_epoch_start(self, trainer: lightning.Trainer, pl_module: SpiralNetwork) -> None:
+        """Lightning finishes the epoch that is under way."""
+        trainer.should_stop |= trainer.current_epoch + 1 == self.epochs
+
+
+def trainer(epochs: int, folder: Path, stop_after: int | None = None) -> lightning.Trainer:
+    """Clipping and a checkpoint after each epoch, as usual; λ follows the number of epochs."""
     return lightning.Trainer(
         max_epochs=epochs,
         default_root_dir=folder,
         accelerator="cpu",
         gradient_clip_val=1.0,
-        callbacks=[ModelCheckpoint(dirpath=folder, save_last=True)],
+        log_every_n_steps=STEPS_PER_EPOCH,
+        callbacks=[
+            RelaxCallback(Ternary(), keep_float=("net.4",)),
+            ModelCheckpoint(dirpath=folder, save_last=True),
+            StopAfter(stop_after),
+        ],
         logger=False,
         enable_progress_bar=False,
         enable_model_summary=False,
@@ -151,17 +156,23 @@ def trained_in_pieces(epochs: int, folder: Path) -> SpiralNetwork:
     """Half of the epochs, then a new module and a new Trainer from the checkpoint."""
     print(f"cut off after {epochs // 2} epochs")
     torch.manual_seed(0)
-    trainer(epochs // 2, folder).fit(SpiralNetwork(epochs), data())
+    trainer(epochs, folder, stop_after=epochs // 2).fit(SpiralNetwork(epochs), data())
     print("resumed")
     module = SpiralNetwork(epochs)  # its random weights are replaced by the checkpoint's
     trainer(epochs, folder).fit(module, data(), ckpt_path=folder / "last.ckpt")
     return module
 
 
+def chosen_weights(network: nn.Sequential) -> SelectedWeights:
+    """What the callback quantizes: all but the last layer."""
+    return select_weights(network, Ternary(), keep_float=("4",))
+
+
 def compare(whole: SpiralNetwork, resumed: SpiralNetwork) -> None:
     """Whether the weights lie in Q, and whether both trainings gave the same ones."""
-    farthest = max(float(distance(weight, Ternary())) for weight in resumed.weights)
-    print(f"{len(resumed.weights)} ternary weights, farthest from Q: {farthest}")
+    weights = chosen_weights(resumed.net)
+    farthest = max(float(distance(weight, Ternary())) for weight in weights)
+    print(f"{len(weights)} ternary weights, farthest from Q: {farthest}")
     pairs = zip(whole.parameters(), resumed.parameters(), strict=True)
     print(f"resumed run equal to the whole one: {all(torch.equal(a, b) for a, b in pairs)}")
     print(f"accuracy on the training points: {accuracy(resumed.net):.1f} %")
@@ -169,7 +180,7 @@ def compare(whole: SpiralNetwork, resumed: SpiralNetwork) -> None:
 
 def ship(module: SpiralNetwork, file: Path) -> nn.Module:
     """Pack the network inside, save, certify, and load it into a plain one without Lightning."""
-    save_packed(pack(module.net, module.weights), file)
+    save_packed(pack(module.net, chosen_weights(module.net)), file)
     certificate = certify(file)
     if not certificate.ok:
         raise SystemExit(certificate.reason)

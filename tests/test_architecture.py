@@ -20,8 +20,14 @@ ROOMS = {  # room of the library -> rooms it may import
     "optim": {"optim", "quantizers", "kernels"},
     "packed": {"packed", "quantizers", "kernels"},
     "export": {"export", "packed", "quantizers"},
+    "integrations": {"integrations", "optim", "quantizers"},
 }
-OUTSIDE = {"quantizers": {"torch"}, "kernels": {"torch", "triton"}}  # else BASIC
+HOSTS = {"transformers", "accelerate", "lightning"}  # for integrations/ alone
+OUTSIDE = {  # else BASIC
+    "quantizers": {"torch"},
+    "kernels": {"torch", "triton"},
+    "integrations": {"torch", *HOSTS},
+}
 RUNTIMES = {"onnx", "onnxscript", "onnxruntime", "openvino"}  # for export/ alone
 LAB_ROOMS = {  # room of the lab -> rooms of the lab it may import, beside files.py
     "models": set(),
@@ -116,6 +122,17 @@ def test_only_the_export_imports_other_runtimes():
     assert all(file.parent == LIBRARY / "export" for file in users)
 
 
+def test_only_the_integrations_import_hosts_of_trainings():
+    for file in LIBRARY.rglob("*.py"):
+        named = {module.split(".")[0] for module in imported_modules(file, LIBRARY)}
+        named |= modules_named_in_calls(file)
+        assert file.parent == LIBRARY / "integrations" or not named & HOSTS, file
+    assert "transformers" in {
+        module.split(".")[0]
+        for module in imported_modules(LIBRARY / "integrations" / "huggingface.py", LIBRARY)
+    }
+
+
 def test_models_know_nothing_of_quantization():
     for file in (LAB / "models").rglob("*.py"):
         for module in imported_modules(file, LAB):
@@ -184,8 +201,8 @@ def test_no_file_name_means_two_things_within_a_distribution():
 
 
 SAME_THING = {  # one concept that several rooms have to do with
-    "binaryrelax": set(),
-    "binaryrelax_lab": {"demo.py", "campaign.py", "cifar.py", "network.py"},
+    "binaryrelax": {"huggingface.py"},  # a host of trainings, a format to export to
+    "binaryrelax_lab": {"demo.py", "campaign.py", "cifar.py"},
 }
 
 
@@ -208,8 +225,17 @@ def test_every_source_folder_has_tests_of_the_same_name():
 
 def test_importing_the_library_needs_no_extra():
     """`import binaryrelax` loads nothing of the command, the lab or other run times."""
-    extras = {"typer", "rich", "matplotlib", "PIL", "tensorboard", "binaryrelax_lab", *RUNTIMES}
-    loading = "import sys, binaryrelax, binaryrelax.export"
+    extras = {
+        "typer",
+        "rich",
+        "matplotlib",
+        "PIL",
+        "tensorboard",
+        "binaryrelax_lab",
+        *RUNTIMES,
+        *HOSTS,
+    }
+    loading = "import sys, binaryrelax, binaryrelax.export, binaryrelax.integrations.progress"
     code = f"{loading}; print(sorted(set(sys.modules) & {extras!r}))"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "[]"

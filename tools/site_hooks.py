@@ -25,7 +25,16 @@ SECTIONS = {
 }
 ORDER = (
     *("your-network", "paper-row", "install"),
-    *("bit-width", "resume", "distributed", "speed", "trainers", "watch-training", "recalibrate"),
+    *(
+        "bit-width",
+        "resume",
+        "distributed",
+        "speed",
+        "trainers",
+        "lightning",
+        "watch-training",
+        "recalibrate",
+    ),
     *("deploy", "new-quantizer"),
     *("quantizers", "training", "packed", "export", "integrations", "native", "lab"),
     *("command-line", "file-format"),

@@ -235,3 +235,24 @@ def test_a_selection_shows_its_layers_not_their_tensors():
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
     shown = repr(select_weights(model, Binary(), keep_float=("1",)))
     assert shown == "{'0.weight': Binary()}"
+
+
+class Transposed(nn.Module):
+    """A layer that multiplies as GPT-2's does: its weight has a row for each input."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(inputs, outputs))
+
+    def forward(self, x):
+        return x @ self.weight
+
+
+def test_layers_of_other_libraries_are_selected_where_named():
+    model = nn.Sequential(Transposed(8, 4), nn.Linear(4, 2), Transposed(2, 6))
+    with pytest.warns(UserWarning, match=r"pack will refuse '0'; '0' is a .*Transposed"):
+        weights = select_weights(model, Ternary(), keep_float=("2",), also=(Transposed,))
+    assert list(weights.names.values()) == ["0.weight", "1.weight"]
+    per_channel = Ternary(granularity=PerChannel())
+    with pytest.raises(ValueError, match=r"'0' is a Transposed, whose dimension 0 is its input"):
+        select_weights(model, per_channel, also=(Transposed,))

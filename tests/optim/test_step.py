@@ -317,3 +317,13 @@ def test_wrong_arguments_are_named(build, message):
     weights = select_weights(model, Binary(), keep_float=("6",))
     with pytest.raises(ValueError, match=message):
         build(model, sgd(model), weights)
+
+
+def test_parameters_that_were_exchanged_in_base_are_noticed_at_the_first_step():
+    """As accelerate does when it shards: base would train others than those that are relaxed."""
+    model = small_network(0)
+    optimizer = BinaryRelax(sgd(model), select_weights(model, Ternary()), SHORT)
+    for group in optimizer.param_groups:
+        group["params"] = [nn.Parameter(p.detach().clone()) for p in group["params"]]
+    with pytest.raises(ValueError, match=r"exchanged 0\.weight.* in SGD.*then build the optimizer"):
+        optimizer.step()

@@ -40,11 +40,26 @@ def refuse_wrong_weights(call: str, weights: object) -> None:
 
 def refuse_unheld(weight: Tensor, base: Optimizer, name: str) -> None:
     """Raise ValueError unless ``base`` has the weight among its parameters; it is named."""
-    if not any(weight is parameter for group in base.param_groups for parameter in group["params"]):
+    if not _holds(base, weight):
         raise ValueError(
             f"{name} of shape {tuple(weight.shape)} is not held by {type(base).__name__}: "
             "hand it that parameter too, or keep it float"
         )
+
+
+def refuse_exchanged(call: str, names: Mapping[Tensor, str], base: Optimizer) -> None:
+    """Raise ValueError, named after ``call``, if ``base`` has lost weights that it held."""
+    found = [name for weight, name in names.items() if not _holds(base, weight)]
+    if found:
+        raise ValueError(
+            f"{call}: somebody has exchanged {first_few(found)} in {type(base).__name__}, as "
+            "accelerate does when it shards a model (FSDP2): shard the model first, then build the "
+            "optimizer"
+        )
+
+
+def _holds(base: Optimizer, weight: Tensor) -> bool:
+    return any(weight is parameter for group in base.param_groups for parameter in group["params"])
 
 
 def refuse_unfit(weight: Tensor, quantizer: Quantizer, name: str) -> None:

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from binaryrelax.optim.argument_checks import (
+    refuse_exchanged,
     refuse_unfit,
     refuse_unheld,
     refuse_wrong_arguments,
@@ -84,6 +85,7 @@ class BinaryRelax(Optimizer):
         self.num_steps = 0
         self.num_rewrites = 0  # how often x was written anew from other y, without a step
         self._num_projected = 0  # nesting depth of projected()
+        self._is_held = False  # whether base was seen to hold the weights when a step began
         super().__init__(base.param_groups, base.defaults)
         self._share_with_base()
         self._take_weights(weights)
@@ -266,6 +268,9 @@ class BinaryRelax(Optimizer):
     def _refuse_to_step(self, closure: Closure | None) -> None:
         """Raise unless a step may begin. Nothing has moved then; what devices tell comes late."""
         self._refuse_inside_projected("step")
+        if not self._is_held:
+            refuse_exchanged(type(self).__name__, self.names, self.base)
+            self._is_held = True
         if not is_capturing():  # else prepare_step asks, before each replay
             self._weights.refuse_to_move(type(self).__name__)
             self._strength_of(self.num_steps)
@@ -321,4 +326,4 @@ class BinaryRelax(Optimizer):
         self._refuse_inside_projected("__getstate__")  # a copy would not find back to x
         own = ("base", "schedule", "quantizers", "names", "num_steps", "num_rewrites", "_weights")
         kept = {name: self.__dict__[name] for name in own}
-        return {**super().__getstate__(), **kept, "_num_projected": 0}
+        return {**super().__getstate__(), **kept, "_num_projected": 0, "_is_held": False}

@@ -112,6 +112,29 @@ class GeometricGrowth(Schedule):
         growth = (target / initial) ** (1 / max(num_growths, 1))
         return cls(initial, growth, every, phase_one_steps)
 
+    @classmethod
+    def over(
+        cls, num_steps: int, *, phase_one: float = 0.8, initial: float = 1.0, target: float = 150.0
+    ) -> GeometricGrowth:
+        """The growth at each step whose Phase I is a share of the training.
+
+        Args:
+            num_steps: of the whole training.
+            phase_one: the share of the steps that are relaxed, from 0 to 1; the rest are Phase II.
+            initial: λ at step 0.
+            target: λ at the last step of Phase I.
+
+        Examples:
+            >>> from binaryrelax import GeometricGrowth
+            >>> schedule = GeometricGrowth.over(100)
+            >>> [round(schedule(step), 3) for step in (0, 79, 80)]
+            [1.0, 150.0, inf]
+        """
+        harden_at = _share(f"{cls.__name__}.over", num_steps, phase_one)
+        if harden_at < 2:  # no step is left to grow at
+            return cls(initial, 1.0, 1, harden_at)
+        return cls.reaching(target, phase_one_steps=harden_at, every=1, initial=initial)
+
     def _refuse_overflow(self) -> None:
         try:
             last = self(self.harden_at - 1) if self.harden_at else 0.0
@@ -157,6 +180,21 @@ class LinearMix(Schedule):
             return math.inf
         return max(step - self.start, 0) / (self.end - max(step, self.start))
 
+    @classmethod
+    def over(cls, num_steps: int, *, phase_one: float = 0.8) -> LinearMix:
+        """The mix that begins with the training and ends after a share of its steps.
+
+        Args:
+            num_steps: of the whole training.
+            phase_one: the share of the steps that are relaxed, from 0 to 1; the rest are Phase II.
+
+        Examples:
+            >>> from binaryrelax import LinearMix
+            >>> LinearMix.over(100)
+            LinearMix(start=0, end=80)
+        """
+        return cls(0, max(1, _share(f"{cls.__name__}.over", num_steps, phase_one)))
+
 
 @dataclass(frozen=True)
 class Hard(Schedule):
@@ -176,3 +214,11 @@ class Hard(Schedule):
 
     def __call__(self, step: int) -> float:
         return math.inf
+
+
+def _share(call: str, num_steps: int, share: float) -> int:
+    """That share of the steps, rounded down."""
+    num_steps = require_whole(call, "num_steps", num_steps, low=1)
+    holds = is_finite_number(share) and 0 <= share <= 1
+    share = require_number(call, "phase_one", share, rule="between 0 and 1", holds=holds)
+    return int(num_steps * share + 1e-9)  # 0.29 * 100 is below 29

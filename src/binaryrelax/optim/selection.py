@@ -68,7 +68,11 @@ class SelectedWeights(dict[Tensor, Quantizer]):
 
 
 def select_weights(
-    model: nn.Module, quantizer: Quantizer, keep_float: Iterable[str] = ()
+    model: nn.Module,
+    quantizer: Quantizer,
+    keep_float: Iterable[str] = (),
+    *,
+    also: tuple[type[nn.Module], ...] = (),
 ) -> SelectedWeights:
     """The weights of all Linear and Conv layers, each with ``quantizer``, but those kept float.
 
@@ -91,6 +95,8 @@ def select_weights(
             a container covers its layers. The paper keeps the last layer: ``keep_float=("fc",)``.
             One that matches nothing is tried without the parts ``module`` of wrappers.
             Matrices of other layers may be named one by one, as the warning names them.
+        also: types of layers that are not torch's whose ``weight`` is to be selected too, with one
+            scale per layer; such as GPT-2's ``transformers.pytorch_utils.Conv1D``.
 
     Raises:
         ValueError: a pattern matches no layer, or a layer cannot be quantized this way.
@@ -115,7 +121,7 @@ def select_weights(
             f"select_weights(keep_float={patterns}): {no_names[0]!r} is no name; layers are named "
             'by strings, such as "8"'
         )
-    layers = [(name, m) for name, m in _named_modules(model) if isinstance(m, LAYERS)]
+    layers = [(name, m) for name, m in _named_modules(model) if isinstance(m, (*LAYERS, *also))]
     candidates = {id(layer._parameters.get("weight")) for _, layer in layers}
     owners = [(n, m) for n, m in _named_modules(model) if _owns_any(m, candidates)]
     others = [(n, p) for n, p in _named_matrices(model) if id(p) not in candidates]
@@ -126,7 +132,7 @@ def select_weights(
     for name, layer in layers:
         if layer in kept or layer._parameters.get("weight") in kept_weights:
             continue
-        weight = _fit_weight(name, layer, quantizer)
+        weight = _fit_weight(name, layer, quantizer, (*TRANSPOSED, *also))
         if weight not in selected:
             selected[weight] = quantizer
             selected.names[weight] = f"{name}.weight" if name else "weight"
@@ -222,14 +228,16 @@ def _matches(parts: list[str], pattern: str) -> bool:
     return any(fnmatchcase(".".join(parts[: end + 1]), pattern) for end in range(len(parts)))
 
 
-def _fit_weight(name: str, layer: nn.Module, quantizer: Quantizer) -> nn.Parameter:
+def _fit_weight(
+    name: str, layer: nn.Module, quantizer: Quantizer, transposed: tuple[type[nn.Module], ...]
+) -> nn.Parameter:
     """The layer's weight, if it can be quantized."""
     weight, way_out = layer._parameters.get("weight"), f"add {name!r} to keep_float"
     if weight is None:
         raise ValueError(f"layer {name!r} computes its weight (parametrization): {way_out}")
     if isinstance(weight, UninitializedParameter):
         raise ValueError(f"layer {name!r} has no weight yet: run one batch through the model first")
-    if isinstance(layer, TRANSPOSED) and not quantizer.granularity.is_one_scale:
+    if isinstance(layer, transposed) and not quantizer.granularity.is_one_scale:
         raise ValueError(
             f"layer {name!r} is a {type(layer).__name__}, whose dimension 0 is its input: "
             f"{quantizer!r} needs PerLayer(), or {way_out}"

@@ -136,7 +136,8 @@ def _refuse_other_group(saved: StateDict, expected: StateDict) -> None:
     for key in _MUST_AGREE:
         if saved.get(key) != expected[key]:
             what = key.removeprefix("relax_")
-            raise ValueError(f"saved with {what} {saved.get(key)}, this has {expected[key]}")
+            hint = "; resume with as many steps as the saved run had" if what == "schedule" else ""
+            raise ValueError(f"saved with {what} {saved.get(key)}, this has {expected[key]}{hint}")
 
 
 def _base_keys(group: StateDict, state: dict[Any, StateDict]) -> list[str]:

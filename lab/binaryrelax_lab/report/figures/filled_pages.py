@@ -16,6 +16,7 @@ from matplotlib.figure import Figure as Drawing
 
 from binaryrelax_lab.report.drawing import figure_bytes
 from binaryrelax_lab.report.figures import (
+    chosen_layers,
     cifar_tables,
     comparisons,
     demo,
@@ -52,6 +53,7 @@ WRITTEN = (
     *(tuned_gains, paper_cells, paper_gains, paper_claims),
     *(projection_times, step_times, packed_times, packed_checks),
     *(network_aims, network_costs, network_profile),
+    chosen_layers,
 )
 SECTIONS: dict[str, Callable[[Evidence], str]] = {
     name: section for subject in WRITTEN for name, section in subject.SECTIONS.items()
