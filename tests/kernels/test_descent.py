@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from binaryrelax import PerLayer, TernaryThreshold
+from binaryrelax import PerGroup, PerLayer, TernaryThreshold
 from binaryrelax.kernels.sgd import Descent
-from tests.kernels.lockstep import DEVICE, QUANTIZERS, QUIET, Twin
+from tests.kernels.lockstep import DEVICE, GROUPED, QUANTIZERS, QUIET, Twin
 from tests.quantizers.cases import random_weights, same_bits
 
 pytestmark = QUIET
@@ -18,16 +18,24 @@ SETTINGS = {
     "nesterov": {"momentum": 0.9, "weight_decay": 1e-4, "nesterov": True},
 }
 SHAPES = [(4200,), (3, 7, 3, 3), (2, 300)]
+SHAPES_IN_GROUPS = [(9, 512), (4, 2, 128), (1, 256), (17, 256)]
 ROUNDING = {"rtol": 1e-5, "atol": 1e-7}
+
+
+def weights_for(granularity, seed):
+    if isinstance(granularity, PerGroup):
+        shapes = [shape for shape in SHAPES_IN_GROUPS if shape[-1] % granularity.size == 0]
+        return [random_weights(*shape, seed=seed + i) for i, shape in enumerate(shapes)]
+    weights = [random_weights(*shape, seed=seed + i) for i, shape in enumerate(SHAPES)]
+    weights[1] = weights[1].to(memory_format=torch.channels_last)
+    return weights if granularity == PerLayer() else weights[1:]
 
 
 class Pair:
     """The same weights, moved by torch's SGD and by the kernels."""
 
     def __init__(self, quantizer, settings, seed=0):
-        weights = [random_weights(*shape, seed=seed + i) for i, shape in enumerate(SHAPES)]
-        weights[1] = weights[1].to(memory_format=torch.channels_last)
-        self.twin = Twin(quantizer, weights if quantizer.granularity == PerLayer() else weights[1:])
+        self.twin = Twin(quantizer, weights_for(quantizer.granularity, seed))
         self.parameters = [nn.Parameter(y.clone()) for y in self.twin.ys]
         self.sgd = torch.optim.SGD(self.parameters, lr=0.1, **settings)
         self.settings, self.lr = settings, torch.full((), 0.1, device=DEVICE)
@@ -59,7 +67,7 @@ class Pair:
         return gradients
 
 
-@pytest.mark.parametrize("quantizer", QUANTIZERS, ids=repr)
+@pytest.mark.parametrize("quantizer", [*QUANTIZERS, *GROUPED], ids=repr)
 def test_every_quantizer_steps_as_torch_does(quantizer):
     assert_steps(quantizer, SETTINGS["heavy ball"])
 
@@ -67,6 +75,7 @@ def test_every_quantizer_steps_as_torch_does(quantizer):
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 def test_every_setting_steps_as_torch_does(settings):
     assert_steps(TernaryThreshold(), settings)
+    assert_steps(TernaryThreshold(granularity=PerGroup(64)), settings)
 
 
 def assert_steps(quantizer, settings):
@@ -92,9 +101,10 @@ def test_the_learning_rate_is_read_from_the_device():
         torch.testing.assert_close(y, parameter.detach(), **ROUNDING)
 
 
-def test_gradients_anywhere_in_a_buffer():
+@pytest.mark.parametrize("granularity", [PerLayer(), PerGroup(64)], ids=repr)
+def test_gradients_anywhere_in_a_buffer(granularity):
     """As under DistributedDataParallel: views that do not begin where wide loads can."""
-    pair = Pair(TernaryThreshold(), SETTINGS["heavy ball"])
+    pair = Pair(TernaryThreshold(granularity=granularity), SETTINGS["heavy ball"])
     gradients = pair._step_torch(seed=1)
     sizes = [gradient.numel() for gradient in gradients]
     buffer = torch.empty(2 + sum(sizes), device=DEVICE)
@@ -120,7 +130,7 @@ def test_settings_that_change_need_no_new_launch():
     assert len(pair.twin.fused._descents) == 1
 
 
-@pytest.mark.parametrize("quantizer", QUANTIZERS, ids=repr)
+@pytest.mark.parametrize("quantizer", [*QUANTIZERS, GROUPED[0]], ids=repr)
 def test_the_default_device_does_not_matter(quantizer):
     here, elsewhere = (Pair(quantizer, SETTINGS["heavy ball"]) for _ in range(2))
     with torch.device("meta"):

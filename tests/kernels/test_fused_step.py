@@ -8,11 +8,27 @@ import pytest
 import torch
 from torch import nn
 
-from binaryrelax import Binary, BinaryRelax, GeometricGrowth, PerLayer, Ternary, TernaryThreshold
-from tests.kernels.lockstep import DEVICE, IS_INTERPRETED, QUANTIZERS, QUIET, is_fusible
+from binaryrelax import (
+    Binary,
+    BinaryRelax,
+    GeometricGrowth,
+    PerGroup,
+    PerLayer,
+    Ternary,
+    TernaryThreshold,
+)
+from tests.kernels.lockstep import (
+    DEVICE,
+    GROUPED,
+    IS_INTERPRETED,
+    QUANTIZERS,
+    QUIET,
+    is_fusible,
+)
 
 pytestmark = QUIET
 ROUNDING = {"rtol": 1e-5, "atol": 1e-7}
+OF_32 = [quantizer for quantizer in GROUPED if quantizer.granularity.size == 32]
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +50,9 @@ class OneScale(PerLayer):
 
 def relaxing(kind=torch.optim.SGD, quantizer=TernaryThreshold(), **settings):  # noqa: B008
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Conv2d(2, 3, 3), nn.Flatten(), nn.Linear(12, 5)).to(DEVICE)
+    is_grouped = isinstance(quantizer.granularity, PerGroup)
+    first, width = (nn.Conv2d(2, 32, 4), 32) if is_grouped else (nn.Conv2d(2, 3, 3), 12)
+    model = nn.Sequential(first, nn.Flatten(), nn.Linear(width, 5)).to(DEVICE)
     base = kind(model.parameters(), **{"lr": 0.05, "momentum": 0.9, **settings})
     weights = {model[0].weight: quantizer, model[2].weight: quantizer}
     return model, BinaryRelax(base, weights, GeometricGrowth(1.0, 2.0, 1, 3))
@@ -65,7 +83,7 @@ def assert_alike(one, other):
         torch.testing.assert_close(mine, theirs, **ROUNDING)
 
 
-@pytest.mark.parametrize("quantizer", QUANTIZERS, ids=repr)
+@pytest.mark.parametrize("quantizer", [*QUANTIZERS, *OF_32], ids=repr)
 def test_the_kernels_take_the_steps_of_plain_sgd(quantizer):
     model, optimizer = relaxing(quantizer=quantizer)
     other_model, other = relaxing(OwnSGD, quantizer)

@@ -71,7 +71,7 @@ def sum_magnitudes(
             total += tl.sum(as_float64(bits), 0)
         if ABSMEAN:
             largest = tl.maximum(largest, tl.max(bits, 0))
-            smallest = tl.minimum(smallest, tl.min(tl.where(bits > 0, bits, ALL_BITS), 0))
+            smallest = tl.minimum(smallest, smallest_nonzero(bits, 0))
     tl.store(partial_totals + chunk, tl.sum(total, 0))
     tl.store(partial_counts + chunk, tl.sum(count, 0) if ABOVE > 0 else stop - start)
     if ABSMEAN:
@@ -94,6 +94,12 @@ def _finish_absmean(row, mean, first, num_chunks, partial_largest, partial_small
     scale, cut = scale_and_cut(mean, largest, smallest)
     tl.store(cuts + row, cut)
     return scale, 1
+
+
+@triton.jit
+def smallest_nonzero(bits, AXIS: tl.constexpr):
+    """The smallest bits along an axis that are not 0."""
+    return tl.min(tl.where(bits > 0, bits, ALL_BITS), AXIS)
 
 
 @triton.jit
