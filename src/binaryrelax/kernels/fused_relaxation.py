@@ -12,11 +12,18 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from binaryrelax.kernels.descent import (
+    NO_DESCENT,
+    NO_NUMBERS,
+    Descent,
+    DescentTables,
+    addresses_of,
+    is_aligned,
+)
 from binaryrelax.kernels.launch import Launch
 from binaryrelax.kernels.magnitude_sums import sum_magnitudes
 from binaryrelax.kernels.proximal_map import write_relaxed
 from binaryrelax.kernels.row_table import Pair, RowTable, has_row_layout
-from binaryrelax.kernels.sgd import NO_DESCENT, NO_NUMBERS, Descent, DescentTables
 from binaryrelax.kernels.short_rows import ShortRows, suits_short_rows
 from binaryrelax.kernels.ternary_bins import NUM_SUMS, WINDOW, count_around_guess, count_inside
 from binaryrelax.kernels.ternary_intervals import DEPTH
@@ -111,6 +118,8 @@ class FusedRelaxation:
         if descent is None:
             self._first(*NO_NUMBERS)
         else:
+            if descent.step_counts:
+                torch._foreach_add_(descent.step_counts, 1)
             self._descending(mix, descent)(*descent.numbers)
             self._kinds.add(descent.kind)
         for launch in self._following:
@@ -127,7 +136,7 @@ class FusedRelaxation:
         if self._tables.is_capturing():  # the graph must fill its own table when it is replayed
             self._captured.append(self._new_descending(mix, descent))
             return self._captured[-1]
-        key = (*descent.addresses, descent.kind)
+        key = (*addresses_of(descent), descent.kind)
         if key not in self._descents:
             if len(self._descents) == MOST_DESCENTS:
                 self._descents.clear()
@@ -136,7 +145,7 @@ class FusedRelaxation:
 
     def _new_descending(self, mix: Tensor, descent: Descent) -> Launch:
         arguments = self._tables.arguments(descent)
-        return self._launches.first(mix, arguments, descent.kind, is_aligned=descent.is_aligned)
+        return self._launches.first(mix, arguments, descent.kind, is_aligned=is_aligned(descent))
 
 
 class LongRows:

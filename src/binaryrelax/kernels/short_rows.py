@@ -18,11 +18,11 @@ from binaryrelax.kernels.chunks import (
     row_address,
     row_length,
 )
+from binaryrelax.kernels.descent import descend, pace
 from binaryrelax.kernels.launch import Launch
 from binaryrelax.kernels.magnitude_sums import scale_and_cut, smallest_nonzero
 from binaryrelax.kernels.proximal_map import proximal_point, signed_levels
 from binaryrelax.kernels.row_table import Pair, RowTable, has_row_layout
-from binaryrelax.kernels.sgd import descend
 from binaryrelax.quantizers import (
     Binary,
     PerGroup,
@@ -53,14 +53,15 @@ _THRESHOLD, _TERNARY = tl.constexpr(THRESHOLD), tl.constexpr(TERNARY)
 @triton.jit
 def relax_groups(
     x_rows, y_rows, lengths, first_chunks, row_of_chunk, place_of_row, mix_address, not_finite,
-    gradients, velocities, lr_address, momentum, undamped, weight_decay,
+    gradients, firsts, seconds, step_counts, lr_address,
+    blend_first, blend_second, epsilon, weight_decay,
     RULE: tl.constexpr, RATIO: tl.constexpr, LOG_GROUP: tl.constexpr, DESCENT: tl.constexpr,
     CHUNK: tl.constexpr, ALIGNED: tl.constexpr,
 ):  # fmt: skip
     """x = y + λ/(λ+1) (proj_Q(y) - y)      (eq. 11), each group with its own scale.
 
     Here a row of the table is a whole weight. One that holds a group whose sum is not finite is
-    marked in ``not_finite``. With DESCENT, y takes its step before (``sgd.descend``).
+    marked in ``not_finite``. With DESCENT, y takes its step before (``descent.descend``).
     """
     chunk = chunk_of_program(False)
     row = tl.load(row_of_chunk + chunk)
@@ -68,8 +69,9 @@ def relax_groups(
     x = row_address(x_rows, row, ALIGNED)
     y = row_address(y_rows, row, ALIGNED)
     gradient = row_address(gradients, row, ALIGNED)
-    velocity = row_address(velocities, row, ALIGNED)
-    lr = tl.load(lr_address)
+    first_moment = row_address(firsts, row, ALIGNED)
+    second_moment = row_address(seconds, row, ALIGNED)
+    lr, rate, root = pace(lr_address, step_counts, row, blend_first, blend_second, DESCENT)
     mix = tl.load(mix_address).to(tl.float32)
     length = row_length(lengths, row, ALIGNED)
     first_of_group = tl.arange(0, _TILE >> LOG_GROUP)[:, None] << LOG_GROUP
@@ -78,8 +80,9 @@ def relax_groups(
         at = position + offsets
         inside = at < length
         weights = descend(
-            y, gradient, velocity, at, inside, lr, momentum, undamped, weight_decay, DESCENT
-        )
+            y, gradient, first_moment, second_moment, at, inside, lr, rate, root,
+            blend_first, blend_second, epsilon, weight_decay, DESCENT,
+        )  # fmt: skip
         bits = magnitude_bits(weights)
         total = tl.sum(as_float64(bits), 1)
         is_bad = (tl.abs(total) < float("inf")) == 0  # of NaN too
