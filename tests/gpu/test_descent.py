@@ -1,4 +1,4 @@
-"""SGD's step inside the kernels, as the optimizer uses it: beside a base that steps by itself."""
+"""Steps of SGD and AdamW inside the kernels, beside a base that steps by itself."""
 
 import pytest
 import torch
@@ -10,7 +10,9 @@ from binaryrelax import (
     BinaryRelax,
     GeometricGrowth,
     PerChannel,
+    PerGroup,
     Ternary,
+    TernaryAbsMean,
     TernaryThreshold,
     select_weights,
 )
@@ -22,6 +24,7 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
     pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype"),
 ]
+PER_GROUP = TernaryAbsMean(granularity=PerGroup(32))
 QUANTIZERS = [*PER_LAYER, Ternary(granularity=PerChannel())]
 ROUNDING = {"rtol": 1e-4, "atol": 1e-6}
 
@@ -30,11 +33,19 @@ class OwnSGD(torch.optim.SGD):
     """A subclass, which the kernels leave to step by itself."""
 
 
+class OwnAdamW(torch.optim.AdamW):
+    """The same of AdamW."""
+
+
 def relaxing(kind=torch.optim.SGD, quantizer=TernaryThreshold(), **settings):  # noqa: B008
     model = network()
-    settings = {"lr": 0.05, "momentum": 0.9, "weight_decay": 1e-3, **settings}
+    if issubclass(kind, torch.optim.SGD):
+        settings = {"lr": 0.05, "momentum": 0.9, "weight_decay": 1e-3, **settings}
+    else:
+        settings = {"lr": 0.003, "fused": True, **settings}  # it counts its steps on the device
     base = kind(model.parameters(), **settings)
-    weights = select_weights(model, quantizer, keep_float=("8",))
+    keep_float = ("0", "8") if isinstance(quantizer.granularity, PerGroup) else ("8",)
+    weights = select_weights(model, quantizer, keep_float=keep_float)
     return model, BinaryRelax(base, weights, GeometricGrowth(1.0, 1.5, 1, 30))
 
 
@@ -68,16 +79,16 @@ def assert_alike(one, other):
         for p, q in zip(a["params"], b["params"], strict=True):
             mine, theirs = one.state[p], other.state[q]
             assert mine.keys() == theirs.keys()
-            if mine.get("momentum_buffer") is not None:
-                torch.testing.assert_close(
-                    mine["momentum_buffer"], theirs["momentum_buffer"], **ROUNDING
-                )
+            for key in mine:
+                if mine[key] is not None:
+                    torch.testing.assert_close(mine[key], theirs[key], **ROUNDING)
 
 
+@pytest.mark.parametrize("kinds", [(torch.optim.SGD, OwnSGD), (torch.optim.AdamW, OwnAdamW)])
 @pytest.mark.parametrize("quantizer", QUANTIZERS, ids=repr)
-def test_many_steps_beside_a_base_that_steps_itself(quantizer):
-    model, optimizer = relaxing(quantizer=quantizer)
-    other_model, other = relaxing(OwnSGD, quantizer)
+def test_many_steps_beside_a_base_that_steps_itself(quantizer, kinds):
+    model, optimizer = relaxing(kinds[0], quantizer)
+    other_model, other = relaxing(kinds[1], quantizer)
     for seed in range(50):
         step_all((model, optimizer), (other_model, other), seed=seed)
         assert takes_steps(optimizer)
@@ -101,6 +112,34 @@ def test_settings(settings):
             each.param_groups[0]["lr"] = 0.1 / (1 + seed)  # a schedule of plain numbers
         step_all((model, optimizer), (other_model, other), seed=seed)
     assert takes_steps(optimizer)
+    assert_alike(optimizer, other)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"capturable": True, "fused": None}, {"betas": (0.9, 0.95), "weight_decay": 0.1}],
+    ids=repr,
+)
+def test_settings_of_adamw(settings):
+    (model, optimizer), (other_model, other) = (
+        relaxing(kind, PER_GROUP, **settings) for kind in (torch.optim.AdamW, OwnAdamW)
+    )
+    for seed in range(10):
+        for each in (optimizer, other):
+            each.param_groups[0]["lr"] = 0.01 / (1 + seed)
+        step_all((model, optimizer), (other_model, other), seed=seed)
+    assert takes_steps(optimizer)
+    assert_alike(optimizer, other)
+
+
+@pytest.mark.parametrize("settings", [{"fused": None}, {"amsgrad": True}], ids=repr)
+def test_base_steps_where_the_kernels_do_not_know_adamw(settings):
+    """By default it counts its steps on the host, where a kernel cannot read them."""
+    model, optimizer = relaxing(torch.optim.AdamW, **settings)
+    other_model, other = relaxing(OwnAdamW, **settings)
+    for seed in range(3):
+        step_all((model, optimizer), (other_model, other), seed=seed)
+    assert not takes_steps(optimizer)
     assert_alike(optimizer, other)
 
 
@@ -144,11 +183,12 @@ def test_base_steps_where_the_kernels_cannot():
     assert takes_steps(optimizer)
 
 
-def test_graphs_read_the_learning_rate_and_their_own_gradients():
+@pytest.mark.parametrize("kinds", [(torch.optim.SGD, OwnSGD), (torch.optim.AdamW, OwnAdamW)])
+def test_graphs_read_the_learning_rate_and_their_own_gradients(kinds):
     """Two graphs with gradients in different places, replayed in turns, beside eager steps."""
     lr, other_lr = (torch.full((), 0.05, device="cuda") for _ in range(2))
-    model, optimizer = relaxing(lr=lr, quantizer=Ternary(), fused=True)
-    other_model, other = relaxing(OwnSGD, Ternary(), lr=other_lr, fused=True)
+    model, optimizer = relaxing(kinds[0], Ternary(), lr=lr, fused=True)
+    other_model, other = relaxing(kinds[1], Ternary(), lr=other_lr, fused=True)
     for seed in range(3):
         step_all((model, optimizer), (other_model, other), seed=seed)
     graphs, stream = [], torch.cuda.Stream()
@@ -193,9 +233,10 @@ def test_a_step_that_fails_leaves_gradients_and_weights():
     )
 
 
-def test_nothing_waits_for_the_device():
+@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.AdamW])
+def test_nothing_waits_for_the_device(kind):
     """In this mode of torch's, to wait is an error."""
-    model, optimizer = relaxing(fused=True)
+    model, optimizer = relaxing(kind, fused=True)
     for seed in range(12):
         if seed == 2:
             torch.cuda.synchronize()

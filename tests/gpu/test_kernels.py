@@ -3,9 +3,10 @@
 import pytest
 import torch
 
-from binaryrelax import PerLayer, Ternary
+from binaryrelax import PerGroup, PerLayer, Ternary
 from binaryrelax_lab.models import build_network
 from tests.kernels.lockstep import (
+    GROUPED,
     NAN_OF_CUDA,
     PER_LAYER,
     QUANTIZERS,
@@ -40,10 +41,29 @@ def network_weights():
     ]
 
 
-@pytest.mark.parametrize("quantizer", QUANTIZERS, ids=repr)
+def weights_for(quantizer):
+    """A network's, which the groups of the quantizer divide."""
+    return block_weights() if isinstance(quantizer.granularity, PerGroup) else network_weights()
+
+
+def block_weights():
+    """Two transformer blocks of width 512; no norms, no embedding."""
+    shapes = 2 * [(512, 512)] * 4 + 2 * [(1536, 512)] * 2 + 2 * [(512, 1536)]
+    return [random_weights(*shape, seed=i).mul_(0.02) for i, shape in enumerate(shapes)]
+
+
+@pytest.mark.parametrize("quantizer", [*QUANTIZERS, *GROUPED], ids=repr)
 def test_a_network_in_lockstep(quantizer):
     """Eq. 5, 6, 7 and 11."""
-    assert_lockstep(Twin(quantizer, network_weights()), mixes=(0.0, 0.3, 0.8))
+    assert_lockstep(Twin(quantizer, weights_for(quantizer)), mixes=(0.0, 0.3, 0.8))
+
+
+@pytest.mark.parametrize("quantizer", GROUPED, ids=repr)
+def test_hard_groups_in_lockstep(quantizer):
+    size = quantizer.granularity.size
+    hard = torch.stack([row[:size] for row in hard_rows(size).values()])
+    kinds = rows_of_every_kind((8 * len(KINDS), size), level_values(quantizer), torch.float32)
+    assert_lockstep(Twin(quantizer, [hard, kinds]), mixes=(0.3,))
 
 
 @pytest.mark.parametrize("quantizer", PER_LAYER, ids=repr)
@@ -81,10 +101,10 @@ def test_pareto_tails_of_millions():
     assert_lockstep(Twin(Ternary(), [row]), mixes=())
 
 
-@pytest.mark.parametrize("quantizer", QUANTIZERS, ids=repr)
+@pytest.mark.parametrize("quantizer", [*QUANTIZERS, *GROUPED], ids=repr)
 def test_twenty_repetitions_give_the_same_bits(quantizer):
     """However the programs of a launch happen to be scheduled."""
-    assert_repeats(Twin(quantizer, network_weights()), times=20)
+    assert_repeats(Twin(quantizer, weights_for(quantizer)), times=20)
 
 
 @pytest.mark.parametrize("quantizer", PER_LAYER, ids=repr)
@@ -110,14 +130,14 @@ def test_thirty_steps_of_drift_stay_in_lockstep(quantizer):
 
 
 @pytest.mark.parametrize("value", [NAN_OF_CUDA, float("inf")])
-@pytest.mark.parametrize("quantizer", QUANTIZERS, ids=repr)
+@pytest.mark.parametrize("quantizer", [*QUANTIZERS, *GROUPED], ids=repr)
 def test_one_bad_number_marks_its_weight_and_spoils_no_other(quantizer, value):
-    assert_only_the_spoilt_is_marked(quantizer, network_weights(), 5, value)
+    assert_only_the_spoilt_is_marked(quantizer, weights_for(quantizer), 5, value)
 
 
-@pytest.mark.parametrize("quantizer", QUANTIZERS, ids=repr)
+@pytest.mark.parametrize("quantizer", [*QUANTIZERS, *GROUPED], ids=repr)
 def test_a_captured_call_follows_mix_and_weights(quantizer):
-    twin = Twin(quantizer, network_weights())
+    twin = Twin(quantizer, weights_for(quantizer))
     twin.relax(1.0)  # compiles the kernels, which a capture cannot
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
@@ -127,9 +147,9 @@ def test_a_captured_call_follows_mix_and_weights(quantizer):
     assert_follows_mix(twin, graph.replay)
 
 
-@pytest.mark.parametrize("quantizer", QUANTIZERS, ids=repr)
+@pytest.mark.parametrize("quantizer", [*QUANTIZERS, *GROUPED], ids=repr)
 def test_relaxation_never_waits_for_the_device(quantizer):
-    twin = Twin(quantizer, network_weights())
+    twin = Twin(quantizer, weights_for(quantizer))
     twin.relax(1.0)
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")

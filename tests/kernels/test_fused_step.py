@@ -4,15 +4,33 @@ Without a CUDA device the kernels are interpreted, and weights on the CPU are ha
 tests/gpu has what only a device can show: graphs, streams, and that nothing waits.
 """
 
+import copy
+
 import pytest
 import torch
 from torch import nn
 
-from binaryrelax import Binary, BinaryRelax, GeometricGrowth, PerLayer, Ternary, TernaryThreshold
-from tests.kernels.lockstep import DEVICE, IS_INTERPRETED, QUANTIZERS, QUIET, is_fusible
+from binaryrelax import (
+    Binary,
+    BinaryRelax,
+    GeometricGrowth,
+    PerGroup,
+    PerLayer,
+    Ternary,
+    TernaryThreshold,
+)
+from tests.kernels.lockstep import (
+    DEVICE,
+    GROUPED,
+    IS_INTERPRETED,
+    QUANTIZERS,
+    QUIET,
+    is_fusible,
+)
 
 pytestmark = QUIET
 ROUNDING = {"rtol": 1e-5, "atol": 1e-7}
+OF_32 = [quantizer for quantizer in GROUPED if quantizer.granularity.size == 32]
 
 
 @pytest.fixture(autouse=True)
@@ -32,10 +50,17 @@ class OneScale(PerLayer):
     __hash__ = None
 
 
+class OwnAdamW(torch.optim.AdamW):
+    """The same of AdamW."""
+
+
 def relaxing(kind=torch.optim.SGD, quantizer=TernaryThreshold(), **settings):  # noqa: B008
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Conv2d(2, 3, 3), nn.Flatten(), nn.Linear(12, 5)).to(DEVICE)
-    base = kind(model.parameters(), **{"lr": 0.05, "momentum": 0.9, **settings})
+    is_grouped = isinstance(quantizer.granularity, PerGroup)
+    first, width = (nn.Conv2d(2, 32, 4), 32) if is_grouped else (nn.Conv2d(2, 3, 3), 12)
+    model = nn.Sequential(first, nn.Flatten(), nn.Linear(width, 5)).to(DEVICE)
+    defaults = {"lr": 0.05, "momentum": 0.9} if issubclass(kind, torch.optim.SGD) else {"lr": 0.01}
+    base = kind(model.parameters(), **{**defaults, **settings})
     weights = {model[0].weight: quantizer, model[2].weight: quantizer}
     return model, BinaryRelax(base, weights, GeometricGrowth(1.0, 2.0, 1, 3))
 
@@ -61,11 +86,13 @@ def assert_alike(one, other):
     for a, b in zip(one.float_weights.values(), other.float_weights.values(), strict=True):
         torch.testing.assert_close(a, b, **ROUNDING)
     for p, q in zip(one.state, other.state, strict=True):
-        mine, theirs = one.state[p]["momentum_buffer"], other.state[q]["momentum_buffer"]
-        torch.testing.assert_close(mine, theirs, **ROUNDING)
+        mine, theirs = one.state[p], other.state[q]
+        assert mine.keys() == theirs.keys() and mine
+        for key in mine:
+            torch.testing.assert_close(mine[key], theirs[key], **ROUNDING)
 
 
-@pytest.mark.parametrize("quantizer", QUANTIZERS, ids=repr)
+@pytest.mark.parametrize("quantizer", [*QUANTIZERS, *OF_32], ids=repr)
 def test_the_kernels_take_the_steps_of_plain_sgd(quantizer):
     model, optimizer = relaxing(quantizer=quantizer)
     other_model, other = relaxing(OwnSGD, quantizer)
@@ -76,6 +103,47 @@ def test_the_kernels_take_the_steps_of_plain_sgd(quantizer):
     assert all(weight.grad is not None for weight in optimizer.quantizers)
     for weight, q in optimizer.quantizers.items():  # Phase II has begun: x is in Q
         torch.testing.assert_close(weight.detach(), q.project(weight), **ROUNDING)
+
+
+@pytest.mark.parametrize("quantizer", [*QUANTIZERS, *OF_32], ids=repr)
+def test_the_kernels_take_the_steps_of_plain_adamw(quantizer):
+    on_device = {"fused": True}  # AdamW counts its steps there
+    model, optimizer = relaxing(torch.optim.AdamW, quantizer, **on_device)
+    other_model, other = relaxing(OwnAdamW, quantizer, **on_device)
+    train(model, optimizer, 4)
+    train(other_model, other, 4)
+    assert takes_steps(optimizer) and not takes_steps(other)
+    assert_alike(optimizer, other)
+    assert all(optimizer.state[weight]["step"].item() == 4 for weight in optimizer.quantizers)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"amsgrad": True}, {"maximize": True}, {"betas": (torch.tensor(0.9), torch.tensor(0.99))}],
+)
+def test_what_the_kernels_do_not_know_of_adamw_is_left_to_it(settings):
+    settings = {"foreach": False, **settings}
+    model, optimizer = relaxing(torch.optim.AdamW, **settings)
+    other_model, other = relaxing(OwnAdamW, **settings)
+    train(model, optimizer, 3)
+    train(other_model, other, 3)
+    loss_of(model).backward()
+    assert not takes_steps(optimizer)
+    assert_alike(optimizer, other)
+
+
+def test_adamw_goes_on_from_a_checkpoint_and_with_a_schedule():
+    (model, optimizer), (other_model, other) = (
+        relaxing(kind, Ternary(), fused=True) for kind in (torch.optim.AdamW, OwnAdamW)
+    )
+    for each, network in ((optimizer, model), (other, other_model)):
+        train(network, each, 2)
+        each.param_groups[0]["lr"] = 0.003
+        each.param_groups[0]["betas"] = (0.8, 0.9)
+        each.load_state_dict(copy.deepcopy(each.state_dict()))
+        train(network, each, 2)
+    assert takes_steps(optimizer)
+    assert_alike(optimizer, other)
 
 
 @pytest.mark.parametrize("kind", [torch.optim.SGD, OwnSGD])

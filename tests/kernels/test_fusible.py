@@ -1,5 +1,6 @@
 """Which weights the kernels take, how they notice one that moved, and life without them."""
 
+import math
 import subprocess
 import sys
 
@@ -15,7 +16,14 @@ from binaryrelax import (
     Ternary,
     Uniform,
 )
-from tests.kernels.lockstep import DEVICE, PER_LAYER, QUANTIZERS, FusedRelaxation, is_fusible
+from tests.kernels.lockstep import (
+    DEVICE,
+    GROUPED,
+    PER_LAYER,
+    QUANTIZERS,
+    FusedRelaxation,
+    is_fusible,
+)
 from tests.quantizers.cases import random_weights
 
 
@@ -74,6 +82,24 @@ def test_a_channel_must_be_a_run_of_memory():
     assert not is_fusible(x.T, y.T, Binary(granularity=PerChannel()))
     assert not is_fusible(*pair(), Binary(granularity=PerChannel()))
     assert is_fusible(*pair(), Binary(granularity=PerLayer()))
+
+
+@pytest.mark.parametrize("quantizer", GROUPED, ids=repr)
+def test_short_groups_that_are_runs_of_memory_are_fusible(quantizer):
+    size = quantizer.granularity.size
+    for shape in ((3, size), (1, 3 * size), (2, size, 2, 2), (size,)):
+        fits = math.prod(shape[1:]) % size == 0
+        assert is_fusible(*pair(*shape), quantizer) == fits
+    assert not is_fusible(*channels_last(2, size, 2, 2), quantizer)  # a group is scattered
+    x, y = pair(size, size)
+    assert not is_fusible(x.T, y.T, quantizer)
+    assert not is_fusible(x, y.T.contiguous().T, quantizer)
+    assert not is_fusible(*pair(0, size), quantizer)
+
+
+@pytest.mark.parametrize("size", [2, 16, 96, 512])
+def test_groups_of_other_sizes_are_refused(size):
+    assert not is_fusible(*pair(2, 3 * 512), Ternary(granularity=PerGroup(size)))
 
 
 def test_positions_in_a_row_must_fit_into_int32():

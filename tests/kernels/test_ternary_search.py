@@ -53,7 +53,7 @@ def test_weights_that_drift(is_large, monkeypatch):
     for seed in range(1, 7):
         projected = twin.relax(1.0)[0]
         assert_optimal(row, projected)
-        assert not twin.fused._search.window.any()  # left empty for the next step
+        assert not twin.fused._launches.search.window.any()  # left empty for the next step
         row = row + 1e-5 * random_weights(60_000, seed=seed)
         twin.overwrite([row])
 

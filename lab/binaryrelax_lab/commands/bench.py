@@ -16,7 +16,7 @@ from binaryrelax_lab.engine import write_json
 # Each is the function bench_NAME in the file of that name in `binaryrelax_lab.studies.bench`.
 BENCHES = (
     *("step", "convolutions", "projection", "networks", "packed", "packed_gpu", "monitor"),
-    "profile",
+    *("profile", "adamw"),
 )
 
 
@@ -44,11 +44,13 @@ def bench(
 ) -> None:
     """Measure a training step, a projection or a packed network, side by side with others.
 
-    step, convolutions and packed_gpu need a GPU.
+    step, adamw, convolutions and packed_gpu need a GPU.
 
     Examples:
 
         binaryrelax bench step
+
+        binaryrelax bench adamw             (on the weights of a small language model)
 
         binaryrelax bench projection --out projection.json
 

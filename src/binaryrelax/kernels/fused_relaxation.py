@@ -1,7 +1,7 @@
 """Relaxation of many weights in a handful of launches, without waiting for the device.
 
 The fast twin of ``Quantizer.project`` and ``relax_`` for Binary, TernaryThreshold, TernaryAbsMean
-and exact Ternary in float32, with one scale per layer or per channel.
+and exact Ternary in float32, with one scale per layer, per channel or per short group.
 """
 
 from __future__ import annotations
@@ -12,16 +12,26 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from binaryrelax.kernels.descent import (
+    NO_DESCENT,
+    NO_NUMBERS,
+    Descent,
+    DescentTables,
+    addresses_of,
+    is_aligned,
+)
 from binaryrelax.kernels.launch import Launch
 from binaryrelax.kernels.magnitude_sums import sum_magnitudes
 from binaryrelax.kernels.proximal_map import write_relaxed
 from binaryrelax.kernels.row_table import Pair, RowTable, has_row_layout
-from binaryrelax.kernels.sgd import NO_DESCENT, NO_NUMBERS, Descent, DescentTables
+from binaryrelax.kernels.short_rows import ShortRows, suits_short_rows
 from binaryrelax.kernels.ternary_bins import NUM_SUMS, WINDOW, count_around_guess, count_inside
 from binaryrelax.kernels.ternary_intervals import DEPTH
 from binaryrelax.kernels.ternary_search import search_around_guess, search_inside
 from binaryrelax.quantizers import (
     Binary,
+    PerGroup,
+    PerLayer,
     Quantizer,
     Ternary,
     TernaryAbsMean,
@@ -43,10 +53,12 @@ def is_fusible(x: Tensor, y: Tensor, quantizer: Quantizer) -> bool:
     """Whether the kernels can do this weight; others take the reference."""
     known = type(quantizer) in (Binary, TernaryThreshold, TernaryAbsMean, Ternary)
     plain = x.dtype == y.dtype == torch.float32 and type(y) is Tensor
-    if not (known and plain and has_row_layout(x, y, quantizer.granularity)):
+    if not (known and plain):
         return False
-    length = Pair(x, y, quantizer.granularity).row_length
-    return length <= MOST_IN_BINS or not isinstance(quantizer, Ternary)
+    pair = Pair(x, y, quantizer.granularity)
+    if not has_row_layout(x, y, pair.granularity):
+        return suits_short_rows(pair)
+    return pair.row_length <= MOST_IN_BINS or not isinstance(quantizer, Ternary)
 
 
 class FusedRelaxation:
@@ -67,23 +79,25 @@ class FusedRelaxation:
         places: list[int] | None = None,
     ) -> None:
         self.quantizer = quantizer
+        is_grouped = isinstance(quantizer.granularity, PerGroup)
+        of_rows = (
+            PerLayer() if is_grouped else quantizer.granularity
+        )  # groups are cut in the kernel
         self.rows = RowTable(
-            [Pair(x, y, quantizer.granularity) for x, y in pairs],
+            [Pair(x, y, of_rows) for x, y in pairs],
             list(range(len(pairs))) if places is None else places,
         )
         if not_finite is None:
             not_finite = self.rows.zeros(len(pairs), torch.bool)
         self.not_finite = not_finite
-        self._scales = _Scales(self.rows)
         self._tables = DescentTables(self.rows)
-        self._search = None
-        if isinstance(quantizer, Ternary):
-            self._search = _TernarySearch(self.rows, self._scales, self._tables)
-        self._first = self._read_weights(self._tables.none, NO_DESCENT)
+        if is_grouped:
+            self._launches: ShortRows | LongRows = ShortRows(quantizer, self.rows, not_finite)
+        else:
+            self._launches = LongRows(quantizer, self.rows, not_finite, self._tables.none)
         self._descents: dict[tuple[int, ...], Launch] = {}
         self._captured: list[Launch] = []  # a graph goes on to use what they hold
         self._kinds: set[int] = set()  # of descents whose kernels are compiled
-        self._scaling = self._find_scales()
         self._mix: Tensor | None = None
 
     def is_current(self) -> bool:
@@ -100,58 +114,88 @@ class FusedRelaxation:
         With ``descent``, y takes this step before (eq. 10).
         """
         if mix is not self._mix:
-            self._mix, self._writing = mix, self._write(mix)
+            self._read_mix_from(mix)
         if descent is None:
             self._first(*NO_NUMBERS)
         else:
-            self._descending(descent)(*descent.numbers)
+            if descent.step_counts:
+                torch._foreach_add_(descent.step_counts, 1)
+            self._descending(mix, descent)(*descent.numbers)
             self._kinds.add(descent.kind)
-        for launch in self._scaling:
+        for launch in self._following:
             launch()
-        self._writing()
 
-    def _descending(self, descent: Descent) -> Launch:
+    def _read_mix_from(self, mix: Tensor) -> None:
+        self._mix = mix
+        self._first = self._launches.first(mix, self._tables.none, NO_DESCENT, is_aligned=True)
+        self._following = self._launches.following(mix)
+        self._descents.clear()
+
+    def _descending(self, mix: Tensor, descent: Descent) -> Launch:
         """The first launch with a step in it; gradients mostly are where they were before."""
         if self._tables.is_capturing():  # the graph must fill its own table when it is replayed
-            self._captured.append(self._new_descending(descent))
+            self._captured.append(self._new_descending(mix, descent))
             return self._captured[-1]
-        key = (*descent.addresses, descent.kind)
+        key = (*addresses_of(descent), descent.kind)
         if key not in self._descents:
             if len(self._descents) == MOST_DESCENTS:
                 self._descents.clear()
-            self._descents[key] = self._new_descending(descent)
+            self._descents[key] = self._new_descending(mix, descent)
         return self._descents[key]
 
-    def _new_descending(self, descent: Descent) -> Launch:
+    def _new_descending(self, mix: Tensor, descent: Descent) -> Launch:
         arguments = self._tables.arguments(descent)
-        return self._read_weights(arguments, descent.kind, is_aligned=descent.is_aligned)
+        return self._launches.first(mix, arguments, descent.kind, is_aligned=is_aligned(descent))
 
-    def _read_weights(
-        self, arguments: tuple[Tensor, ...], kind: int, *, is_aligned: bool = True
+
+class LongRows:
+    """The launches for rows of any length, whose chunks meet to find their scales.
+
+    Args:
+        quantizer: of all weights.
+        rows: of all weights, one for each scale.
+        not_finite: flags that are raised for weights that are not finite.
+        none: arguments of a launch that takes no step.
+    """
+
+    def __init__(
+        self, quantizer: Quantizer, rows: RowTable, not_finite: Tensor, none: tuple[Tensor, ...]
+    ) -> None:
+        self.quantizer, self.rows, self.not_finite = quantizer, rows, not_finite
+        self.scales, self.none = _Scales(rows), none
+        is_searched = isinstance(quantizer, Ternary)
+        self.search = _TernarySearch(rows, self.scales, none) if is_searched else None
+
+    def first(
+        self, mix: Tensor, arguments: tuple[Tensor, ...], kind: int, *, is_aligned: bool
     ) -> Launch:
-        """The first launch, which may move y before."""
-        if self._search is not None:
-            return self._search.count_around_guess(arguments, kind)
+        """The launch that reads y, which may move before."""
+        if self.search is not None:
+            return self.search.count_around_guess(arguments, kind)
         is_absmean = isinstance(self.quantizer, TernaryAbsMean)
         return _sum_launch(
-            self.rows, self._scales, arguments,
+            self.rows, self.scales, arguments,
             DESCENT=kind, ABSMEAN=is_absmean, ALIGNED=is_aligned,
         )  # fmt: skip
 
+    def following(self, mix: Tensor) -> list[Callable[[], None]]:
+        """What leads on to the scales, and writes x."""
+        return [*self._find_scales(), self._write(mix)]
+
     def _find_scales(self) -> list[Callable[[], None]]:
         """What leads on to the sum and number of the weights that each row keeps."""
-        scales = self._scales
-        if self._search is not None:
-            return self._search.launches()
+        scales = self.scales
+        if self.search is not None:
+            return self.search.launches()
         if isinstance(self.quantizer, TernaryThreshold):
-            none, ratio = self._tables.none, self.quantizer.ratio
-            above = _sum_launch(self.rows, scales, none, DESCENT=NO_DESCENT, ABOVE=ratio)
+            ratio = self.quantizer.ratio
+            above = _sum_launch(self.rows, scales, self.none, DESCENT=NO_DESCENT, ABOVE=ratio)
             return [partial(above, *NO_NUMBERS)]
         scales.totals, scales.counts = scales.sums, scales.sum_counts
         return []
 
     def _write(self, mix: Tensor) -> Launch:
-        rows, scales = self.rows, self._scales
+        rows, scales = self.rows, self.scales
         return Launch(
             write_relaxed,
             rows.num_chunks,
@@ -201,7 +245,7 @@ def _sum_launch(
 class _TernarySearch:
     """The launches of ``ternary_search``, and what they know of each row in between."""
 
-    def __init__(self, rows: RowTable, scales: _Scales, tables: DescentTables) -> None:
+    def __init__(self, rows: RowTable, scales: _Scales, none: tuple[Tensor, ...]) -> None:
         self.rows, self.scales = rows, scales
         self.is_windowed = _are_long(rows)
         self.log_bins = LOG_BINS if self.is_windowed else LOG_BINS_OF_SHORT_ROWS
@@ -227,7 +271,7 @@ class _TernarySearch:
             rows.zeros(num_waiting, torch.float64),
             rows.zeros(num_waiting, torch.int32),
         )
-        _sum_launch(rows, scales, tables.none, DESCENT=NO_DESCENT)(*NO_NUMBERS)
+        _sum_launch(rows, scales, none, DESCENT=NO_DESCENT)(*NO_NUMBERS)
         # As if it were the scale of a step before.
         scales.totals.copy_(scales.sums * (2 * FIRST_GUESS))
         scales.counts.copy_(scales.sum_counts)

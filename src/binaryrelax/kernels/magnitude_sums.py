@@ -13,7 +13,7 @@ from binaryrelax.kernels.chunks import (
     row_address,
     row_length,
 )
-from binaryrelax.kernels.sgd import descend
+from binaryrelax.kernels.descent import descend, pace
 
 ALL_BITS = tl.constexpr(0x7FFFFFFF)  # above those of every magnitude
 TILE_ROWS = tl.constexpr(4)
@@ -25,7 +25,8 @@ def sum_magnitudes(
     y_rows, lengths, first_chunks, row_of_chunk, arrived,
     earlier_totals, partial_totals, partial_counts, partial_largest, partial_smallest,
     totals, counts, cuts,
-    gradients, velocities, lr_address, momentum, undamped, weight_decay,
+    gradients, firsts, seconds, step_counts, lr_address,
+    blend_first, blend_second, epsilon, weight_decay,
     ABOVE: tl.constexpr, ABSMEAN: tl.constexpr, DESCENT: tl.constexpr,
     CHUNK: tl.constexpr, ALIGNED: tl.constexpr, BACKWARDS: tl.constexpr,
 ):  # fmt: skip
@@ -33,7 +34,7 @@ def sum_magnitudes(
 
     The mean then comes from ``earlier_totals``, the sums of a launch before, and the threshold
     goes to ``cuts``. With ABSMEAN, scale and threshold are known after this launch alone
-    (``scale_and_cut``). With DESCENT, y takes its step before (``sgd.descend``).
+    (``scale_and_cut``). With DESCENT, y takes its step before (``descent.descend``).
     """
     chunk = chunk_of_program(BACKWARDS)
     row = tl.load(row_of_chunk + chunk)
@@ -42,8 +43,9 @@ def sum_magnitudes(
     y = row_address(y_rows, row, ALIGNED)
     length = row_length(lengths, row, ALIGNED)
     gradient = row_address(gradients, row, ALIGNED)
-    velocity = row_address(velocities, row, ALIGNED)
-    lr = tl.load(lr_address)
+    first_moment = row_address(firsts, row, ALIGNED)
+    second_moment = row_address(seconds, row, ALIGNED)
+    lr, rate, root = pace(lr_address, step_counts, row, blend_first, blend_second, DESCENT)
     start = (chunk - first) * CHUNK
     stop = tl.minimum(length, start + CHUNK)
     tile_rows = tl.arange(0, TILE_ROWS)[:, None] * TILE_COLUMNS
@@ -60,8 +62,9 @@ def sum_magnitudes(
         at = position + offsets
         inside = at < length
         weights = descend(
-            y, gradient, velocity, at, inside, lr, momentum, undamped, weight_decay, DESCENT
-        )
+            y, gradient, first_moment, second_moment, at, inside, lr, rate, root,
+            blend_first, blend_second, epsilon, weight_decay, DESCENT,
+        )  # fmt: skip
         bits = magnitude_bits(weights)
         if ABOVE > 0:
             kept = (bits >= cut) & inside
@@ -71,7 +74,7 @@ def sum_magnitudes(
             total += tl.sum(as_float64(bits), 0)
         if ABSMEAN:
             largest = tl.maximum(largest, tl.max(bits, 0))
-            smallest = tl.minimum(smallest, tl.min(tl.where(bits > 0, bits, ALL_BITS), 0))
+            smallest = tl.minimum(smallest, smallest_nonzero(bits, 0))
     tl.store(partial_totals + chunk, tl.sum(total, 0))
     tl.store(partial_counts + chunk, tl.sum(count, 0) if ABOVE > 0 else stop - start)
     if ABSMEAN:
@@ -94,6 +97,12 @@ def _finish_absmean(row, mean, first, num_chunks, partial_largest, partial_small
     scale, cut = scale_and_cut(mean, largest, smallest)
     tl.store(cuts + row, cut)
     return scale, 1
+
+
+@triton.jit
+def smallest_nonzero(bits, AXIS: tl.constexpr):
+    """The smallest bits along an axis that are not 0."""
+    return tl.min(tl.where(bits > 0, bits, ALL_BITS), AXIS)
 
 
 @triton.jit

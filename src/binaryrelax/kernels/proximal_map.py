@@ -37,13 +37,23 @@ def write_relaxed(
         at = position + tl.arange(0, TILE)
         inside = at < length
         old = tl.load(y + at, mask=inside, other=0.0)
-        kept = tl.where(old < 0, -scale, scale)
-        if BINARY:
-            projected = tl.where(scale > 0, kept, 0.0)  # a scale that underflowed: no -0
-        else:
-            projected = tl.where(magnitude_bits(old) >= cut, kept, 0.0)
-        towards_y, towards_q = (
-            old + mix * (projected - old),
-            projected - (projected - old) * (1 - mix),
-        )
-        tl.store(x + at, tl.where(mix < 0.5, towards_y, towards_q), mask=inside)
+        projected = signed_levels(old, scale, cut, BINARY)
+        tl.store(x + at, proximal_point(old, projected, mix), mask=inside)
+
+
+@triton.jit
+def signed_levels(weights, scale, cut, BINARY: tl.constexpr):
+    """± the scale, or 0 for magnitudes under the cut; a scale that underflowed writes no -0."""
+    level = tl.where(weights < 0, -scale, scale)
+    if BINARY:
+        return tl.where(scale > 0, level, 0.0)
+    else:
+        return tl.where(magnitude_bits(weights) >= cut, level, 0.0)
+
+
+@triton.jit
+def proximal_point(weights, projected, mix):
+    """Between the weights and their projection (eq. 11); exactly one of them for mix 0 or 1."""
+    towards_y = weights + mix * (projected - weights)
+    towards_q = projected - (projected - weights) * (1 - mix)
+    return tl.where(mix < 0.5, towards_y, towards_q)

@@ -16,7 +16,7 @@ from binaryrelax.kernels.chunks import (
     row_address,
     row_length,
 )
-from binaryrelax.kernels.sgd import descend
+from binaryrelax.kernels.descent import descend, pace
 from binaryrelax.kernels.ternary_intervals import topmost_interval
 
 COARSE_EDGES = tl.constexpr(8)
@@ -38,14 +38,15 @@ TILE_COLUMNS = tl.constexpr(128)  # one for each thread, which adds up its rows 
 def count_around_guess(
     y_rows, lengths, first_chunks, row_of_chunk, ratios, totals, counts,
     bins, window, partial_totals, partial_counts, partial_tops,
-    gradients, velocities, lr_address, momentum, undamped, weight_decay,
+    gradients, firsts, seconds, step_counts, lr_address,
+    blend_first, blend_second, epsilon, weight_decay,
     WINDOWED: tl.constexpr, LOG_BINS: tl.constexpr, DESCENT: tl.constexpr,
     CHUNK: tl.constexpr, ALIGNED: tl.constexpr, BACKWARDS: tl.constexpr,
 ):  # fmt: skip
     """Counts bins around half the scale that each row had before, and sums for edges elsewhere.
 
     For an edge e that is D(e), the sum of max(|y|, e) - e; see ``ternary_search``. With DESCENT, y
-    takes its step before (``sgd.descend``).
+    takes its step before (``descent.descend``).
     """
     chunk = chunk_of_program(BACKWARDS)
     row = tl.load(row_of_chunk + chunk)
@@ -60,8 +61,9 @@ def count_around_guess(
     my_window = window + (row.to(tl.int64) << LOG_WINDOW)
     start = (chunk - tl.load(first_chunks + row)) * CHUNK
     gradient = row_address(gradients, row, False)
-    velocity = row_address(velocities, row, False)
-    lr = tl.load(lr_address)
+    first_moment = row_address(firsts, row, False)
+    second_moment = row_address(seconds, row, False)
+    lr, rate, root = pace(lr_address, step_counts, row, blend_first, blend_second, DESCENT)
     excess = tl.zeros([COARSE_EDGES, TILE_COLUMNS], tl.float32)  # only for bounds
     everything = tl.zeros([TILE_COLUMNS], tl.float32)
     above = tl.zeros([TILE_COLUMNS], tl.float64)
@@ -70,8 +72,8 @@ def count_around_guess(
     for position in range(start, tl.minimum(length, start + CHUNK), TILE_ROWS * TILE_COLUMNS):
         at = position + _tile()
         weights = descend(
-            y, gradient, velocity, at, at < length,
-            lr, momentum, undamped, weight_decay, DESCENT,
+            y, gradient, first_moment, second_moment, at, at < length, lr, rate, root,
+            blend_first, blend_second, epsilon, weight_decay, DESCENT,
         )  # fmt: skip
         bits = magnitude_bits(weights)  # 0 behind the end of the row, which is under all edges
         magnitudes = as_magnitudes(bits)

@@ -12,12 +12,12 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from binaryrelax.optim.device_flags import is_capturing
-from binaryrelax.optim.fused_sgd import GroupDescents, is_plain_sgd
+from binaryrelax.optim.fused_descent import GroupDescents, has_known_step
 from binaryrelax.quantizers import Quantizer
 
 if TYPE_CHECKING:
+    from binaryrelax.kernels.descent import Descent
     from binaryrelax.kernels.fused_relaxation import FusedRelaxation
-    from binaryrelax.kernels.sgd import Descent
 
 GroupKey = tuple[torch.device, Quantizer, int]  # the last is the place among base's param groups
 Flags = Callable[[torch.device], tuple[Tensor, list[Tensor]]]  # raised flags, and whose they are
@@ -27,7 +27,7 @@ class FusedWeights:
     """The kernels of all weights that they can relax: those on a CUDA device, in float32.
 
     Args:
-        base: the optimizer that moves y. If it is plain SGD, the kernels take its step themselves.
+        base: the optimizer that moves y. If it is plain SGD or AdamW, the kernels take its step.
         flags: gives the flags of a device, one per weight, which are raised for weights that are
             not finite; the kernels see that on the way.
 
@@ -125,7 +125,7 @@ class FusedWeights:
     def _possible_descents(self) -> list[Descent]:
         """The steps of all groups, or none if base must take one of them itself."""
         descents: list[Descent] = []
-        for group in self._groups if is_plain_sgd(self._base) else ():
+        for group in self._groups if has_known_step(self._base) else ():
             descent = group.next_descent(self._base)
             if descent is None:
                 return []
