@@ -156,6 +156,11 @@ def _build(
     refuse_half_precision(weights, "relaxed_optimizer", "TrainingArguments(bf16=True)")
     groups = _parameter_groups(trainer, model)
     made = base(groups) if base else _default_base(trainer, model, groups)
+    if callable(getattr(made, "eval", None)):
+        raise ValueError(
+            f"relaxed_optimizer: {type(made).__name__} has an eval() that exchanges the weights, "
+            "as schedule-free optimizers do, and BinaryRelax has to know them: give another base"
+        )
     return BinaryRelax(made, weights, schedule_over(schedule, trainer.state.max_steps))
 
 
