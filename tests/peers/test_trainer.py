@@ -29,7 +29,9 @@ from binaryrelax.integrations.huggingface import (
     chosen_weights,
     relaxed_optimizer,
 )
+from tests.peers.chosen_layers import builders
 from tests.peers.tiny_llama import (
+    DATA,
     STEPS,
     distinct_values,
     relaxed,
@@ -268,6 +270,22 @@ def test_other_quantizers(quantizer, tmp_path):
     assert logged(trainer, "relax/in_q") == [1.0]
 
 
+def test_gpt2_trains_with_one_scale_per_layer(tmp_path):
+    trainer = trainer_of(builders()["GPT-2"](), tmp_path)
+    with pytest.warns(UserWarning, match="pack will refuse 'transformer.h.0.attn.c_attn'"):
+        trainer.train()
+    assert len(distinct_values(trainer)) == 8 and set(distinct_values(trainer).values()) == {3}
+
+
+def test_several_evaluation_sets_keep_their_names(tmp_path):
+    trainer = trainer_of(tiny_llama(), tmp_path, eval_strategy="steps", eval_steps=10)
+    trainer.eval_dataset = {"first": DATA[:8], "second": DATA[8:24]}
+    trainer.train()
+    for name in ("first", "second"):
+        assert len(logged(trainer, f"eval_{name}_projected_loss")) == 1
+        assert len(logged(trainer, f"eval_{name}_loss")) == 2
+
+
 def test_a_model_may_be_made_by_the_trainer(tmp_path):
     """As for a search of hyperparameters: the one that is trained is not the one at first."""
     trainer = trainer_of(None, tmp_path, more={"model_init": lambda: tiny_llama()})
@@ -279,7 +297,7 @@ def test_a_model_may_be_made_by_the_trainer(tmp_path):
 def test_an_optimizer_that_was_built_by_hand_is_looked_after_too(tmp_path):
     from transformers import Trainer
 
-    from tests.peers.tiny_llama import DATA, arguments
+    from tests.peers.tiny_llama import arguments
 
     model = tiny_llama()
     base = torch.optim.AdamW(model.parameters(), lr=5e-3)

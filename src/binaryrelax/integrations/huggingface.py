@@ -266,7 +266,8 @@ def _evaluate_again(
     trainer: Trainer, dataloader: Any, metrics: dict[str, float]
 ) -> dict[str, float]:
     """The metrics of the weights that the model holds now, under names of their own."""
-    prefix = next(key for key in metrics if key.endswith("_runtime")).removesuffix("_runtime")
+    timed = (key for key in metrics if key.endswith("_runtime"))
+    prefix = next(timed, "eval_runtime").removesuffix("_runtime")
     output = trainer.evaluation_loop(
         dataloader,
         description="Evaluation of the projected weights",
