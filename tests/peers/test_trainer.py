@@ -10,11 +10,15 @@ import pytest
 import torch
 
 from binaryrelax import (
+    Binary,
     BinaryRelax,
     GeometricGrowth,
     Hard,
     LinearMix,
+    PerGroup,
     Ternary,
+    TernaryThreshold,
+    Uniform,
     certify,
     pack,
     save_packed,
@@ -25,7 +29,9 @@ from binaryrelax.integrations.huggingface import (
     chosen_weights,
     relaxed_optimizer,
 )
+from tests.peers.chosen_layers import builders
 from tests.peers.tiny_llama import (
+    DATA,
     STEPS,
     distinct_values,
     relaxed,
@@ -140,6 +146,14 @@ def test_resuming_with_other_steps_is_refused(whole, tmp_path):
         trainer.train(resume_from_checkpoint=f"{whole.args.output_dir}/checkpoint-6")
 
 
+def test_resuming_without_the_optimizer_is_refused(tmp_path):
+    settings = {"save_strategy": "steps", "save_steps": 10, "save_only_model": True}
+    trainer_of(tiny_llama(), tmp_path, **settings).train()
+    trainer = trainer_of(tiny_llama(), tmp_path, **settings)
+    with pytest.raises(ValueError, match=r"at step 20 and BinaryRelax at 0.*save_only_model=False"):
+        trainer.train(resume_from_checkpoint=True)
+
+
 def test_training_twice_is_refused(whole):
     with pytest.raises(ValueError, match=r"at step 0 and BinaryRelax at 20: make a new Trainer"):
         whole.train()
@@ -227,10 +241,63 @@ def test_another_base_is_made_by_a_factory(tmp_path):
     assert len(distinct_values(trainer)) == 4 and set(distinct_values(trainer).values()) == {3}
 
 
+class ScheduleFree(torch.optim.SGD):
+    """Like those that keep an average, which the Trainer has them exchange for evaluation."""
+
+    def train(self):
+        """Nothing is there to exchange."""
+
+    eval = train
+
+
+def test_a_base_that_exchanges_weights_is_refused(tmp_path):
+    base = partial(ScheduleFree, lr=0.1)
+    optimizer = relaxed_optimizer(quantizer=Ternary(), base=base)
+    trainer = trainer_of(tiny_llama(), tmp_path, optimizer=optimizer)
+    with pytest.raises(ValueError, match=r"ScheduleFree has an eval\(\) that exchanges"):
+        trainer.train()
+
+
+@pytest.mark.parametrize(
+    "quantizer",
+    [Binary(), TernaryThreshold(), Ternary(granularity=PerGroup(16)), Uniform(bits=3)],
+    ids=repr,
+)
+def test_other_quantizers(quantizer, tmp_path):
+    optimizer = relaxed_optimizer(quantizer=quantizer)
+    trainer = trainer_of(tiny_llama(), tmp_path, optimizer=optimizer)
+    trainer.train()
+    assert logged(trainer, "relax/in_q") == [1.0]
+
+
+def test_gpt2_trains_with_one_scale_per_layer(tmp_path):
+    trainer = trainer_of(builders()["GPT-2"](), tmp_path)
+    with pytest.warns(UserWarning, match="pack will refuse 'transformer.h.0.attn.c_attn'"):
+        trainer.train()
+    assert len(distinct_values(trainer)) == 8 and set(distinct_values(trainer).values()) == {3}
+
+
+def test_several_evaluation_sets_keep_their_names(tmp_path):
+    trainer = trainer_of(tiny_llama(), tmp_path, eval_strategy="steps", eval_steps=10)
+    trainer.eval_dataset = {"first": DATA[:8], "second": DATA[8:24]}
+    trainer.train()
+    for name in ("first", "second"):
+        assert len(logged(trainer, f"eval_{name}_projected_loss")) == 1
+        assert len(logged(trainer, f"eval_{name}_loss")) == 2
+
+
+def test_a_model_may_be_made_by_the_trainer(tmp_path):
+    """As for a search of hyperparameters: the one that is trained is not the one at first."""
+    trainer = trainer_of(None, tmp_path, more={"model_init": lambda: tiny_llama()})
+    for _ in range(2):
+        trainer.train()
+        assert set(distinct_values(trainer).values()) == {3}
+
+
 def test_an_optimizer_that_was_built_by_hand_is_looked_after_too(tmp_path):
     from transformers import Trainer
 
-    from tests.peers.tiny_llama import DATA, arguments
+    from tests.peers.tiny_llama import arguments
 
     model = tiny_llama()
     base = torch.optim.AdamW(model.parameters(), lr=5e-3)

@@ -156,6 +156,11 @@ def _build(
     refuse_half_precision(weights, "relaxed_optimizer", "TrainingArguments(bf16=True)")
     groups = _parameter_groups(trainer, model)
     made = base(groups) if base else _default_base(trainer, model, groups)
+    if callable(getattr(made, "eval", None)):
+        raise ValueError(
+            f"relaxed_optimizer: {type(made).__name__} has an eval() that exchanges the weights, "
+            "as schedule-free optimizers do, and BinaryRelax has to know them: give another base"
+        )
     return BinaryRelax(made, weights, schedule_over(schedule, trainer.state.max_steps))
 
 
@@ -261,7 +266,8 @@ def _evaluate_again(
     trainer: Trainer, dataloader: Any, metrics: dict[str, float]
 ) -> dict[str, float]:
     """The metrics of the weights that the model holds now, under names of their own."""
-    prefix = next(key for key in metrics if key.endswith("_runtime")).removesuffix("_runtime")
+    timed = (key for key in metrics if key.endswith("_runtime"))
+    prefix = next(timed, "eval_runtime").removesuffix("_runtime")
     output = trainer.evaluation_loop(
         dataloader,
         description="Evaluation of the projected weights",
