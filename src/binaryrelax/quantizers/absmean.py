@@ -20,10 +20,10 @@ class TernaryAbsMean(Quantizer):
 
     Halves are rounded to even, as torch does: a weight of exactly s / 2 becomes 0.
 
-    The formula alone would shrink ternary weights, by the share that is not zero, each time it is
-    applied to them. Here a group that lies in Q already is its own projection, so that trained
-    weights are measured and packed as they are. Only close to Q the formula holds: go on training
-    from float weights, not from hardened ones.
+    Applied to its own result, the formula would shrink the scale by the share that is not zero.
+    So a group that lies in Q already is its own projection, and trained weights are measured and
+    packed as they are. A group that is only close to Q is projected by the formula, far from where
+    it is: go on training from float weights, not from ternary ones.
 
     ``Ternary`` is the exact projection onto the same set.
 
