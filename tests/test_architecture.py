@@ -30,7 +30,8 @@ LAB_ROOMS = {  # room of the lab -> rooms of the lab it may import, beside files
     "results": {"recipes"},
     "engine": {"data", "models", "recipes", "results"},
     "report": {"results", "recipes"},
-    "studies": {"engine", "data", "models", "recipes", "results", "report", "packing"},
+    "language": {"engine", "data", "recipes", "results"},
+    "studies": {"engine", "language", "data", "models", "recipes", "results", "report", "packing"},
 }
 IMPORTING_FUNCTIONS = {"import_module", "needed"}
 
@@ -175,7 +176,7 @@ def test_no_file_name_means_two_things_within_a_distribution():
 
 SAME_THING = {  # one concept that several rooms have to do with
     "binaryrelax": set(),
-    "binaryrelax_lab": {"demo.py", "campaign.py", "cifar.py"},
+    "binaryrelax_lab": {"demo.py", "campaign.py", "cifar.py", "network.py", "task.py"},
 }
 
 
