@@ -26,7 +26,7 @@ test-slow: $(VENV)/.native  ## the long tests, under forty minutes
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow tests lab/tests native/tests
 
 test-peers: $(VENV)/.native $(VENV)/.peers  ## with Hugging Face's transformers and Lightning; installs them
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m peers tests/peers $(PAGES)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m peers tests/peers lab/tests/language $(PAGES)
 
 test-gpu: $(VENV)/.installed  ## the tests that need a CUDA device
 	$(BIN)/python -m pytest -m gpu tests/gpu lab/tests/gpu
@@ -62,6 +62,7 @@ $(VENV)/.installed: pyproject.toml lab/pyproject.toml constraints.txt | python-i
 
 $(VENV)/.peers: $(VENV)/.installed
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[peers]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps torchao==0.18.0  # for PARQ
 	touch $@
 
 $(VENV)/.docs: pyproject.toml lab/pyproject.toml constraints.txt | python-is-there

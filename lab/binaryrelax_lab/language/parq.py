@@ -22,10 +22,11 @@ class Parq(Optimizer):
     the maps grows from step 0 on, until they are steps at `hard_from`. Q is that of the quantizer,
     chosen anew at each step, as BinaryRelax does.
 
-    For whole layers torchao's own `LSBQuantizer` finds the same Q but for rounding with 1 bit, and,
-    with `optimal=True`, for three levels; yet what it returns for 1 bit is not in Q to the last
-    bit, and for three levels it needs 18 seconds for a million weights. Its default for three
-    levels, 1.1 times the mean magnitude, is a heuristic.
+    It is the Q that torchao's own `LSBQuantizer` seeks: the mean magnitude with 1 bit, and with
+    `optimal=True` the least squares with three levels. But with 1 bit that rounds each weight by
+    itself, so that a layer ends with more than two values, and its least squares of a whole layer
+    take 18 seconds for a million weights. Its default for three levels, 1.1 times the mean
+    magnitude, is a heuristic.
 
     Args:
         base: what moves the weights; its groups hold quantized weights or others, never both.
