@@ -62,6 +62,7 @@ $(VENV)/.installed: pyproject.toml lab/pyproject.toml constraints.txt | python-i
 
 $(VENV)/.peers: $(VENV)/.installed
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[peers]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps torchao==0.18.0  # for PARQ
 	touch $@
 
 $(VENV)/.docs: pyproject.toml lab/pyproject.toml constraints.txt | python-is-there

@@ -34,19 +34,10 @@ LAB_ROOMS = {  # room of the lab -> rooms of the lab it may import, beside files
     "data": set(),
     "recipes": set(),
     "results": {"recipes"},
-    "language": {"engine", "data", "models", "recipes", "results"},
     "engine": {"data", "models", "recipes", "results"},
-    "report": {"results", "recipes", "language"},
-    "studies": {
-        "engine",
-        "data",
-        "language",
-        "models",
-        "recipes",
-        "results",
-        "report",
-        "packing",
-    },
+    "report": {"results", "recipes"},
+    "language": {"engine", "data", "recipes", "results"},
+    "studies": {"engine", "language", "data", "models", "recipes", "results", "report", "packing"},
 }
 IMPORTING_FUNCTIONS = {"import_module", "needed"}
 

@@ -72,9 +72,11 @@ def _without_weights(recipe: Recipe) -> nn.Module:
 
 
 def _refuse_unfit(recipe: Recipe) -> None:
-    recipe.schedule(MANY_STEPS)
     if isinstance(recipe, LanguageRecipe):  # its network comes with a library of its own
+        if not recipe.is_parq:
+            recipe.schedule(MANY_STEPS)
         return
+    recipe.schedule(MANY_STEPS)
     network = _without_weights(recipe)
     quantizer = recipe.quantizer or Binary()
     weights = select_weights(network, quantizer, keep_float=recipe.keep_float)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, Self
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, Self, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +28,22 @@ class Evaluator(Protocol):
         """Figures of it, by their names; all processes must ask."""
 
 
+@runtime_checkable
+class Quantizing(Protocol):
+    """What an optimizer that quantizes tells of itself: `BinaryRelax`, or another in its place."""
+
+    @property
+    def phase(self) -> int:
+        """1, or 2 once the weights are held in Q."""
+
+    @property
+    def strength(self) -> float | None:
+        """The λ that wrote the weights; None if it knows of no λ."""
+
+    def projected(self) -> AbstractContextManager[None]:
+        """Inside, the network holds the weights that Phase II would give it now."""
+
+
 class Task(ABC):
     """A recipe with the data that it is trained on.
 
@@ -37,11 +54,13 @@ class Task(ABC):
         recipe: the settings of the run.
         result_type: what a run leaves.
         clip: the norm that gradients are cut back to; None leaves them alone.
+        is_capturable: whether a CUDA graph can hold its steps: all that changes is on the device.
     """
 
     recipe: Recipe
     result_type: type[TrainingResult]
     clip: float | None = None
+    is_capturable: bool = True
 
     @property
     @abstractmethod

@@ -15,7 +15,7 @@ from binaryrelax_lab.engine.cuda_graph import GraphedFunction
 from binaryrelax_lab.engine.image_task import task_for
 from binaryrelax_lab.engine.machine import Machine
 from binaryrelax_lab.engine.network import new_network, take_over
-from binaryrelax_lab.engine.task import Material, Measured
+from binaryrelax_lab.engine.task import Material, Measured, Quantizing
 from binaryrelax_lab.recipes import Recipe
 from binaryrelax_lab.results import Epoch
 
@@ -27,7 +27,8 @@ class Trainer:
     augmentation. The global generator of torch is left as it was.
 
     On a GPU the whole step (looking up the examples, forward, backward, optimizer, relaxation) is
-    compiled and captured in a CUDA graph; the learning rate and λ are scalars on the device.
+    compiled and captured in a CUDA graph, if the task allows it; the learning rate and λ are
+    scalars on the device then.
     """
 
     def __init__(
@@ -68,11 +69,14 @@ class Trainer:
                 length=self.recipe.batch_size,
                 slower=lambda why: self.note(f"not compiled, steps are slower: {why}"),
             )
-            self._step = GraphedFunction(
-                self._take_step,
-                before_replay=self._prepare_replay,
-                on_failure=lambda why: self.note(f"no CUDA graph, steps are slower: {why}"),
-            )
+            if self.task.is_capturable:
+                self._step = GraphedFunction(
+                    self._take_step,
+                    before_replay=self._prepare_replay,
+                    on_failure=lambda why: self.note(f"no CUDA graph, steps are slower: {why}"),
+                )
+            else:
+                self.note("no CUDA graph, steps are slower: its optimizer computes on the host")
 
     @property
     def steps_per_epoch(self) -> int:
@@ -144,12 +148,12 @@ class Trainer:
     @property
     def phase(self) -> int | None:
         """1 or 2; None in a float run."""
-        return self.optimizer.phase if isinstance(self.optimizer, BinaryRelax) else None
+        return self.optimizer.phase if isinstance(self.optimizer, Quantizing) else None
 
     @property
     def strength(self) -> float | None:
-        """The λ that wrote the weights in the network; None in a float run."""
-        return self.optimizer.strength if isinstance(self.optimizer, BinaryRelax) else None
+        """The λ that wrote the weights in the network; None in a float run, or if there is none."""
+        return self.optimizer.strength if isinstance(self.optimizer, Quantizing) else None
 
     def state(self) -> dict[str, Any]:
         """All that is needed to go on from here to the same bits; all processes must ask for it."""
@@ -175,12 +179,17 @@ class Trainer:
 
     def _use_device_learning_rate(self) -> None:
         """On a GPU the learning rate is a scalar there: a graph reads it anew at each replay."""
-        if not self.machine.is_gpu:
+        if not self._lr_is_on_device:
             return
         if not hasattr(self, "_device_lr"):
             self._device_lr = torch.zeros((), device=self.machine.device)
         for group in self.optimizer.param_groups:
             group["lr"] = self._device_lr
+
+    @property
+    def _lr_is_on_device(self) -> bool:
+        """An optimizer that computes on the host would have to fetch it from there."""
+        return self.machine.is_gpu and self.task.is_capturable
 
     def _learning_rate(self, step: int) -> float:
         factor = self.recipe.lr_schedule.factor(step / self.steps_per_epoch, self.recipe.epochs)
@@ -188,7 +197,7 @@ class Trainer:
 
     def _set_learning_rate(self) -> None:
         rate = self._learning_rate(self.num_steps)
-        if self.machine.is_gpu:
+        if self._lr_is_on_device:
             self._device_lr.fill_(rate)
             return
         for group in self.optimizer.param_groups:
@@ -231,7 +240,7 @@ class Trainer:
 
     def _measured_projected(self, measured: Measured) -> Measured | None:
         """The same at proj(y); in Phase II this is where the network is anyway."""
-        if not isinstance(self.optimizer, BinaryRelax):
+        if not isinstance(self.optimizer, Quantizing):
             return None
         if self.strength == math.inf:
             return measured

@@ -22,7 +22,9 @@ from binaryrelax_lab.engine.task import Evaluator, Material, Measured, Note, Tas
 from binaryrelax_lab.language.corpus import Corpus, Text
 from binaryrelax_lab.language.counts import bigram_loss
 from binaryrelax_lab.language.llama import build_llama
+from binaryrelax_lab.language.parq import Parq
 from binaryrelax_lab.language.perplexity import losses
+from binaryrelax_lab.language.requirements import needed_torchao
 from binaryrelax_lab.language.samples import continue_text
 from binaryrelax_lab.language.windows import Windows, training_windows
 from binaryrelax_lab.recipes import LanguageRecipe, Recipe
@@ -59,6 +61,10 @@ class LanguageTask(Task):
     @property
     def clip(self) -> float:  # type: ignore[override]
         return self.recipe.clip
+
+    @property
+    def is_capturable(self) -> bool:  # type: ignore[override]
+        return not self.recipe.is_parq
 
     @property
     def num_examples(self) -> int:
@@ -101,6 +107,13 @@ class LanguageTask(Task):
             fused=True,
             capturable=machine.is_gpu,
         )
+
+    def optimizer(
+        self, base: Optimizer, weights: SelectedWeights, steps_per_epoch: int
+    ) -> Optimizer:
+        if not self.recipe.is_parq:
+            return super().optimizer(base, weights, steps_per_epoch)
+        return Parq(base, weights, hard_from=self.recipe.phase_two_epoch * steps_per_epoch)
 
     def batches(
         self, *, seed: int, epoch: int, share: Share, skip: int = 0
@@ -262,4 +275,6 @@ class LanguageData(Material):
                 f"{recipe.name} has a vocabulary of {recipe.vocabulary} tokens, the corpus "
                 f"{self.corpus.vocabulary}"
             )
+        if recipe.is_parq:
+            needed_torchao("torchao.prototype.parq")  # before anything is trained
         return LanguageTask(recipe, self)

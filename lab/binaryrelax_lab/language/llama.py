@@ -7,7 +7,7 @@ head: both stay float, and a network of a few million weights should not spend h
 from dataclasses import dataclass
 from typing import Any
 
-from binaryrelax_lab.language.requirements import needed
+from binaryrelax_lab.language.requirements import needed, quiet_torchao
 from binaryrelax_lab.language.tokenizer import NUM_BYTES
 
 HEAD_WIDTH = 64
@@ -41,13 +41,17 @@ def build_llama(size: str, vocabulary: int, context: int) -> Any:
     """
     if size not in SIZES:
         raise ValueError(f"no language model is called {size!r}; there are: {', '.join(SIZES)}")
-    transformers, chosen = needed("transformers"), SIZES[size]
+    with quiet_torchao():  # which transformers imports where it is installed
+        return _built(needed("transformers"), SIZES[size], vocabulary, context)
+
+
+def _built(transformers: Any, size: LlamaSize, vocabulary: int, context: int) -> Any:
     config = transformers.LlamaConfig(
         vocab_size=vocabulary,
-        hidden_size=chosen.width,
-        intermediate_size=chosen.inner_width,
-        num_hidden_layers=chosen.num_layers,
-        num_attention_heads=chosen.width // HEAD_WIDTH,
+        hidden_size=size.width,
+        intermediate_size=size.inner_width,
+        num_hidden_layers=size.num_layers,
+        num_attention_heads=size.width // HEAD_WIDTH,
         max_position_embeddings=context,
         tie_word_embeddings=True,
         use_cache=False,

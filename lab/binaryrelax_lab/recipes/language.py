@@ -20,7 +20,7 @@ _KINDS: dict[str, tuple[Quantizer | None, float | None, str]] = {  # and λ at f
     "bitnet": (TernaryAbsMean(), math.inf, "geometric"),
     "ste-binary": (Binary(), math.inf, "geometric"),
     "ste-ternary": (Ternary(), math.inf, "geometric"),
-    "parq-binary": (Binary(), 0.0, "parq"),
+    "parq-binary": (Binary(), 0.0, "parq"),  # torchao's steps, with the sets Q of the others
     "parq-ternary": (Ternary(), 0.0, "parq"),
     "linear-binary": (Binary(), 0.0, "linear"),
     "linear-ternary": (Ternary(), 0.0, "linear"),

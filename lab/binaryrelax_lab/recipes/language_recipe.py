@@ -1,12 +1,15 @@
 """What a training run on text is, in numbers."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from binaryrelax import Hard, LinearMix, Schedule
 from binaryrelax_lab.recipes.name import RecipeName
 from binaryrelax_lab.recipes.recipe import Recipe
 
 GROWTHS = ("geometric", "linear", "parq")
+STRENGTH_OF_GEOMETRIC = ("initial_strength", "growth", "growth_every_epochs")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +28,8 @@ class LanguageRecipe(Recipe):
         weight_decay: on the matrices that other methods quantize.
         clip: the norm that gradients are cut back to.
         strength_growth: how λ grows: "geometric" as in the paper, "linear" as a linear mix of float
-            and quantized weights; "parq" is torchao's PARQ in place of BinaryRelax.
+            and quantized weights; "parq" is torchao's PARQ in place of BinaryRelax, which knows no
+            λ: its maps grow steep from the first step to the beginning of Phase II.
     """
 
     UNIT = "tokens"
@@ -53,12 +57,33 @@ class LanguageRecipe(Recipe):
     def grows_geometrically(self) -> bool:
         return self.is_relaxed and self.strength_growth == "geometric"
 
+    @property
+    def is_parq(self) -> bool:
+        """Whether PARQ takes the place of BinaryRelax."""
+        return self.quantizer is not None and self.strength_growth == "parq"
+
     def _start_of_length(self, epochs: int) -> RecipeName:
         """A conversion may be as short as it likes: its float network stays whole."""
         assert self.starts_from is not None
         return self.starts_from
 
+    def _refuse_settings_without_effect(self, values: Mapping[str, Any]) -> None:
+        super()._refuse_settings_without_effect(values)
+        if "strength_growth" in values and not self.is_relaxed:
+            raise ValueError(
+                f"strength_growth: λ does not grow in {self.name}; take a relax recipe"
+            )
+        way = values.get("strength_growth", self.strength_growth)
+        for key in STRENGTH_OF_GEOMETRIC:
+            if key in values and way != "geometric":
+                raise ValueError(
+                    f"{key}: with strength_growth={way} it has no effect on {self.name}; take a "
+                    "relax recipe"
+                )
+
     def schedule(self, steps_per_epoch: int) -> Schedule:
+        if self.is_parq:
+            raise ValueError(f"{self.name}: PARQ knows no λ")
         hard_from = self.phase_two_epoch * steps_per_epoch
         if self.is_relaxed and self.strength_growth == "linear":
             return LinearMix(start=0, end=hard_from) if hard_from else Hard()

@@ -13,6 +13,7 @@ from binaryrelax_lab.recipes import (
     Steps,
     cifar10_resnet20,
     cifar10_vgg11,
+    lm_small,
     plain,
 )
 
@@ -156,3 +157,27 @@ def test_settings_that_a_run_would_never_look_at_are_refused():
         cifar10_vgg11("bwn").with_settings({"growth": "1.1"})
     relaxed = {"initial_strength": "1", "growth": "1.1", "growth_every_epochs": "0.5"}
     assert cifar10_vgg11("bwn").with_settings(relaxed).is_relaxed
+
+
+def test_every_number_of_a_language_recipe_can_be_set_and_wrong_ones_are_refused():
+    recipe = lm_small("relax-ternary")
+    numbers = [f.name for f in fields(recipe) if isinstance(getattr(recipe, f.name), int | float)]
+    for key in numbers:
+        assert getattr(recipe.with_settings({key: str(getattr(recipe, key))}), key) is not None
+        for text in ("no", "-1"):
+            with pytest.raises(ValueError, match=f"{key}={text}: {key} must be"):
+                recipe.with_settings({key: text})
+
+
+@pytest.mark.parametrize(
+    ("method", "key", "text"),
+    [
+        ("parq-ternary", "initial_strength", "2"),
+        ("linear-binary", "growth", "1.5"),
+        ("ste-binary", "strength_growth", "linear"),
+        ("float", "strength_growth", "linear"),
+    ],
+)
+def test_settings_of_another_way_to_grow_are_refused(method, key, text):
+    with pytest.raises(ValueError, match=f"{key}: .*; take a relax recipe"):
+        lm_small(method).with_settings({key: text})

@@ -51,12 +51,14 @@ class _Entries(Listener):
         self.diary.add(self.name, "finished", more=-1)
 
 
-def carry_on(campaign, diary=None, *, num_jobs=2, should_stop=lambda: False, machine=None):
+def carry_on(
+    campaign, diary=None, *, num_jobs=2, should_stop=lambda: False, machine=None, data=None
+):
     """Trains what is missing, as the command does."""
     diary = diary or Diary()
     return run_campaign(
         campaign,
-        tiny_data(),
+        data or tiny_data(),
         machine=machine or Machine(),
         num_jobs=num_jobs,
         should_stop=should_stop,

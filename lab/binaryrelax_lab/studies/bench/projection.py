@@ -21,9 +21,10 @@ from torch import Tensor
 from binaryrelax import OneStepLloyd, Quantizer, Ternary, TernaryThreshold, Uniform
 from binaryrelax.quantizers.assignment import best_scale, nearest_levels
 from binaryrelax.quantizers.sweep import bracketed_sweep, full_sweep
+from binaryrelax_lab.language.requirements import quiet_torchao
 from binaryrelax_lab.studies import Say
 from binaryrelax_lab.studies.bench.own_process import answer, in_own_process, memory_megabytes
-from binaryrelax_lab.studies.bench.rivals import lsbq_methods, quiet_torchao
+from binaryrelax_lab.studies.bench.rivals import lsbq_methods
 from binaryrelax_lab.studies.bench.timing import (
     describe_cpu,
     interleaved,

@@ -4,11 +4,8 @@ Packed networks: ONNX Runtime and OpenVINO, which run what we export, and gemlit
 Training: BinaryRelax as torchao's PARQ has it. Ternary projection: torchao's LSBQuantizer.
 """
 
-import logging
 import tempfile
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -174,16 +171,3 @@ def lsbq_methods(say: Say) -> dict[str, Callable[[Tensor], Tensor]]:
         "torchao LSBQ optimal, dim=-1": lambda w: optimal.quantize(w[None], 0, dim=-1)[0][0],
         "torchao LSBQ default": lambda w: simple.quantize(w, 0)[0],
     }
-
-
-@contextmanager
-def quiet_torchao() -> Iterator[None]:
-    """Without its warnings inside, and its log of the extensions that it did not find."""
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(before)

@@ -76,8 +76,8 @@ def test_tables_are_said_at_the_end(report, said):
 
 @pytest.mark.skipif(find_spec("torchao") is None, reason="needs torchao")
 def test_torchao_is_measured_where_it_is_installed():
+    from binaryrelax_lab.language.requirements import quiet_torchao
     from binaryrelax_lab.studies.bench.projection import _measure_ternary
-    from binaryrelax_lab.studies.bench.rivals import quiet_torchao
 
     with quiet_torchao():
         records = _measure_ternary(lambda line: None, LITTLE)
