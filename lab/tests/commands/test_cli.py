@@ -20,7 +20,7 @@ from binaryrelax.cli.errors import Invocation, one_line_errors
 from binaryrelax.cli.plugins import Plugins
 from binaryrelax_lab.commands import COMMANDS
 from binaryrelax_lab.commands.bench import BENCHES
-from binaryrelax_lab.recipes import ALL_RECIPES, plain
+from binaryrelax_lab.recipes import ALL_RECIPES, LANGUAGE_RECIPES, plain
 
 EVERY_COMMAND = (*COMMANDS, "certify", "export")
 LISTED = (
@@ -117,8 +117,9 @@ def test_json_of_the_recipes_is_all_that_is_printed():
     assert shown.stderr == ""
     assert shown.stdout.startswith("[") and shown.stdout.endswith("]\n")
     entries = json.loads(shown.stdout, parse_constant=lambda name: pytest.fail(name))
-    assert entries == [json.loads(json.dumps(plain(recipe))) for recipe in ALL_RECIPES]
-    for entry in entries:
+    recipes = (*ALL_RECIPES, *LANGUAGE_RECIPES)
+    assert entries == [json.loads(json.dumps(plain(recipe))) for recipe in recipes]
+    for entry in entries[: len(ALL_RECIPES)]:
         assert set(LISTED.split()) <= entry.keys(), entry["name"]
 
 

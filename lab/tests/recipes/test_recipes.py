@@ -12,6 +12,7 @@ from binaryrelax import Binary, Hard, Ternary, TernaryThreshold
 from binaryrelax_lab.commands.recipe_listing import recipes_table
 from binaryrelax_lab.recipes import (
     ALL_RECIPES,
+    LANGUAGE_RECIPES,
     NETWORK_NAMES,
     OUR_TABLES,
     TABLES,
@@ -280,7 +281,8 @@ def test_learning_rate_schedules():
 
 def test_description_is_one_json_array():
     described = json.loads(json.dumps(describe_recipes(), allow_nan=False))
-    assert [entry["name"] for entry in described] == [recipe.name for recipe in ALL_RECIPES]
+    recipes = (*ALL_RECIPES, *LANGUAGE_RECIPES)
+    assert [entry["name"] for entry in described] == [recipe.name for recipe in recipes]
     cell = next(entry for entry in described if entry["name"] == "cifar100-vgg16-twn")
     assert (cell["initial_strength"], cell["growth"]) == ("inf", None)
     assert (cell["quantizer"], cell["paper_accuracy"]) == ("TernaryThreshold(ratio=0.7)", 71.41)
