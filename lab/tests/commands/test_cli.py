@@ -119,7 +119,7 @@ def test_json_of_the_recipes_is_all_that_is_printed():
     entries = json.loads(shown.stdout, parse_constant=lambda name: pytest.fail(name))
     recipes = (*ALL_RECIPES, *LANGUAGE_RECIPES)
     assert entries == [json.loads(json.dumps(plain(recipe))) for recipe in recipes]
-    for entry in entries[: len(ALL_RECIPES)]:
+    for entry in entries:
         assert set(LISTED.split()) <= entry.keys(), entry["name"]
 
 
