@@ -205,6 +205,9 @@ class DescentTables:
     def __init__(self, rows: RowTable) -> None:
         self.rows = rows
         self.none = (*[rows.y] * NUM_TABLES, rows.zeros(1, torch.float32))
+        together = [(i, j) for i, pair in enumerate(rows.pairs) for j in range(pair.num_rows)]
+        self._weight_of_row, place_in_weight = torch.tensor(together, device="cpu").unbind(1)
+        self._offsets = place_in_weight * 4 * torch.tensor(rows.lengths, device="cpu")
         # A CUDA graph repeats the copies that it was captured with, from memory of their own.
         self._stages: list[Tensor] = []
         self._captured: list[Tensor] = []
@@ -213,9 +216,9 @@ class DescentTables:
         """Addresses of gradients, both moments and counts of steps, and the learning rate."""
         filler = [descent.gradients] * (2 - len(descent.moments))  # of the same size; not read
         large = [descent.gradients, *descent.moments, *filler]
-        addresses = [address for tensors in large for address in self._row_addresses(tensors)]
-        addresses += self._weight_addresses(descent.step_counts or descent.gradients)
-        table = self._upload(torch.tensor(addresses, device="cpu"))
+        addresses = [self._of_weights(tensors) + self._offsets for tensors in large]
+        addresses.append(self._of_weights(descent.step_counts or descent.gradients))
+        table = self._upload(torch.cat(addresses))
         return (*table.chunk(NUM_TABLES), descent.lr)
 
     def is_capturing(self) -> bool:
@@ -236,16 +239,8 @@ class DescentTables:
         is_pinned, size = self.rows.device.type == "cuda", NUM_TABLES * self.rows.num_rows
         return torch.empty(size, dtype=torch.int64, device="cpu", pin_memory=is_pinned)
 
-    def _row_addresses(self, tensors: list[Tensor]) -> list[int]:
-        """Where each row begins in tensors that are laid out as the weights are."""
-        together = zip(self.rows.pairs, tensors, strict=True)
-        return [
-            tensor.data_ptr() + 4 * pair.row_length * i
-            for pair, tensor in together
-            for i in range(pair.num_rows)
-        ]
-
-    def _weight_addresses(self, tensors: list[Tensor]) -> list[int]:
-        """Where the tensor of the weight lies that each row is of."""
-        together = zip(self.rows.pairs, tensors, strict=True)
-        return [tensor.data_ptr() for pair, tensor in together for _ in range(pair.num_rows)]
+    def _of_weights(self, tensors: list[Tensor]) -> Tensor:
+        """For each row, where the tensor lies that belongs to its weight."""
+        assert len(tensors) == len(self.rows.pairs)
+        addresses = torch.tensor([tensor.data_ptr() for tensor in tensors], device="cpu")
+        return addresses[self._weight_of_row]
