@@ -26,7 +26,7 @@ test-slow: $(VENV)/.native  ## the long tests, under forty minutes
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow tests lab/tests native/tests
 
 test-peers: $(VENV)/.native $(VENV)/.peers  ## with Hugging Face's transformers and Lightning; installs them
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m peers tests/peers lab/tests/language $(PAGES)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m peers tests/peers lab/tests $(PAGES)
 
 test-gpu: $(VENV)/.installed  ## the tests that need a CUDA device
 	$(BIN)/python -m pytest -m gpu tests/gpu lab/tests/gpu

@@ -16,7 +16,7 @@ from binaryrelax_lab.engine import write_json
 # Each is the function bench_NAME in the file of that name in `binaryrelax_lab.studies.bench`.
 BENCHES = (
     *("step", "convolutions", "projection", "networks", "packed", "packed_gpu", "monitor"),
-    *("profile", "adamw"),
+    *("profile", "adamw", "language"),
 )
 
 
@@ -57,6 +57,8 @@ def bench(
         binaryrelax bench networks --quick
 
         binaryrelax bench networks --data DIR --out networks.json
+
+        binaryrelax bench language
 
         binaryrelax bench profile           (the native runtime layer by layer)
 

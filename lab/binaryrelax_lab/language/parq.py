@@ -121,6 +121,8 @@ class _Sets:
 
     def quantize(self, weight: Tensor, bits: int, dim: int | None = None) -> tuple[Tensor, Tensor]:
         """The weights in Q, and the values that they may take."""
+        if weight.device.type == "cpu":  # elsewhere it would wait, and the loss tells of it too
+            self.quantizer.check(weight)
         scale, codes = self.quantizer.split_finite(weight)
         return codes.mul_(scale), scale.reshape(1) * self.codebook
 

@@ -27,17 +27,17 @@ from binaryrelax_lab.recipes.demo import (
 )
 from binaryrelax_lab.recipes.image_recipe import ImageRecipe as ImageRecipe
 from binaryrelax_lab.recipes.imagenet import imagenet_resnet18 as imagenet_resnet18
-from binaryrelax_lab.recipes.language import (
-    LANGUAGE_TABLES as LANGUAGE_TABLES,
-    lm_base as lm_base,
-    lm_small as lm_small,
-)
 from binaryrelax_lab.recipes.language_recipe import LanguageRecipe as LanguageRecipe
 from binaryrelax_lab.recipes.learning_rate import (
     Cosine as Cosine,
     LearningRateSchedule as LearningRateSchedule,
     Steps as Steps,
     Triangle as Triangle,
+)
+from binaryrelax_lab.recipes.lm import (
+    LANGUAGE_TABLES as LANGUAGE_TABLES,
+    lm_base as lm_base,
+    lm_small as lm_small,
 )
 from binaryrelax_lab.recipes.name import (
     LANGUAGE_METHOD_NAMES as LANGUAGE_METHOD_NAMES,

@@ -96,6 +96,14 @@ def test_without_a_phase_one_every_step_is_hard():
     assert len(layer.weight.unique()) == 3
 
 
+def test_weights_that_are_no_numbers_are_refused():
+    layer, _, step = problem(Ternary())
+    with torch.no_grad():
+        layer.weight[0, 0] = torch.nan
+    with pytest.raises(ValueError, match="weights are NaN or infinite"):
+        step()
+
+
 def test_a_scale_for_each_channel_is_refused():
     with pytest.raises(ValueError, match=r"quantizer=Ternary\(.*a single scale per layer"):
         problem(Ternary(granularity=PerChannel()))

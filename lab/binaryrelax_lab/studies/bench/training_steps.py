@@ -1,4 +1,7 @@
-"""The training steps that are measured: those of the engine, on random images of CIFAR's size."""
+"""The training steps that are measured: those of the engine, on random images of CIFAR's size.
+
+Or on other data. On a CPU they are timed by its own clock.
+"""
 
 import time
 from collections.abc import Callable, Sequence
@@ -9,11 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from binaryrelax_lab.data import ImageSet
-from binaryrelax_lab.engine import Machine
+from binaryrelax_lab.engine import Machine, Material
 from binaryrelax_lab.engine.trainer import Trainer
 from binaryrelax_lab.recipes import Recipe, RecipeName, cifar10_resnet20
 from binaryrelax_lab.studies import Say
-from binaryrelax_lab.studies.bench.timing import device_time
+from binaryrelax_lab.studies.bench.timing import device_time, timed
 
 WARM_UP = 6  # steps; after the first few of them the rest are replayed as a CUDA graph
 NUM_IMAGES = 10_000
@@ -47,7 +50,7 @@ def random_images() -> ImageSet:
 
 
 class TrainingSteps:
-    """Endless training steps of a network, on a stream of its own.
+    """Endless training steps of a network, on a GPU on a stream of its own.
 
     Args:
         prepare: changes the network before its first step.
@@ -56,12 +59,12 @@ class TrainingSteps:
     def __init__(
         self,
         recipe: Recipe,
-        data: ImageSet,
+        data: ImageSet | Material,
         machine: Machine,
         say: Say,
         prepare: Callable[[nn.Module], None] = lambda model: None,
     ) -> None:
-        self.stream = torch.cuda.Stream()
+        self.stream = torch.cuda.Stream() if machine.is_gpu else None
         with torch.cuda.stream(self.stream):
             self.trainer = Trainer(recipe, data, seed=0, machine=machine, note=say)
             prepare(self.trainer.model)
@@ -79,6 +82,8 @@ class TrainingSteps:
 
     def time(self, count: int) -> float:
         """Milliseconds per step, by the device's clock."""
+        if self.stream is None:
+            return 1000 * timed(partial(self.take, count))[1] / count
         return device_time(partial(self.take, count), self.stream) / count
 
 
