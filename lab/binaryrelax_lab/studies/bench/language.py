@@ -17,7 +17,7 @@ import torch
 
 from binaryrelax_lab.engine import Machine, Material, this_machine
 from binaryrelax_lab.engine.environment import describe_environment
-from binaryrelax_lab.language import LanguageTask, Text, load_corpus
+from binaryrelax_lab.language import LanguageData, LanguageTask, Text, load_corpus
 from binaryrelax_lab.recipes import LanguageRecipe, Recipe, lm_base, lm_small
 from binaryrelax_lab.studies import Say
 from binaryrelax_lab.studies.bench.timing import in_turns, medians
@@ -123,4 +123,5 @@ class RandomTokens(Material):
         random = torch.Generator().manual_seed(0)
         tokens = torch.randint(recipe.vocabulary, (NUM_TOKENS,), generator=random)
         text = Text("random", tokens.to(torch.uint16), NUM_TOKENS, NUM_TOKENS)
-        return LanguageTask(recipe, replace(load_corpus(None, vocabulary=BYTES), train=text))
+        corpus = replace(load_corpus(None, vocabulary=BYTES), train=text)
+        return LanguageTask(recipe, LanguageData(corpus))
