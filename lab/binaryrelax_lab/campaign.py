@@ -21,7 +21,14 @@ from binaryrelax_lab.engine import (
     train,
     write_atomically,
 )
-from binaryrelax_lab.recipes import LANGUAGE_TABLES, OUR_TABLES, SEARCHES, TABLES, Recipe
+from binaryrelax_lab.recipes import (
+    LANGUAGE_SEARCHES,
+    LANGUAGE_TABLES,
+    OUR_TABLES,
+    SEARCHES,
+    TABLES,
+    Recipe,
+)
 
 RESERVE_SECONDS = 15.0  # kept for the last checkpoints
 LONGEST_NAP = 1.0  # seconds: a signal that another thread gets does not wake this one
@@ -29,6 +36,7 @@ CAMPAIGNS: dict[str, tuple[Recipe, ...]] = {
     **{name: table.recipes for name, table in (TABLES | OUR_TABLES).items()},
     **SEARCHES,
     **LANGUAGE_TABLES,
+    **LANGUAGE_SEARCHES,
 }
 
 
@@ -42,13 +50,14 @@ class Campaign:
             ``results/DATASET/RECIPE/seedK.json``.
         only: take the runs whose RECIPE or RECIPE/seedK matches one of these patterns, and the
             float ancestors that they need.
-        num_seeds: seeds 0 to num_seeds - 1 of each cell.
+        num_seeds: that many of each cell, from `first_seed` on.
     """
 
     recipes: tuple[Recipe, ...]
     out: Path
     only: tuple[str, ...] = ("*",)
     num_seeds: int = 1
+    first_seed: int = 0
 
     @property
     def dataset(self) -> str:
@@ -58,7 +67,7 @@ class Campaign:
     def jobs(self) -> list[Job]:
         """All cells, float ancestors first, then row by row and seed by seed."""
         ordered = sorted(self.recipes, key=lambda recipe: recipe.starts_from is not None)
-        every = [self._job(recipe, seed) for recipe in ordered for seed in range(self.num_seeds)]
+        every = [self._job(recipe, seed) for recipe in ordered for seed in self._seeds]
         chosen = [job for job in every if self._is_chosen(job)]
         if not chosen:
             few = ", ".join(r.name for r in self.recipes[:6])
@@ -68,6 +77,10 @@ class Campaign:
             )
         ancestors = {job.initial for job in chosen}
         return [job for job in every if job in chosen or job.folder / FINAL_NAME in ancestors]
+
+    @property
+    def _seeds(self) -> range:
+        return range(self.first_seed, self.first_seed + self.num_seeds)
 
     def _is_chosen(self, job: Job) -> bool:
         names = job.recipe.name, f"{job.recipe.name}/seed{job.seed}"

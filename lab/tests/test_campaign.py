@@ -46,6 +46,14 @@ def test_all_cells_are_trained_side_by_side_after_their_float_ancestor(tmp_path)
             assert read_json(file)["initial_checkpoint"]["digest"] == ancestor
 
 
+def test_seeds_may_begin_anywhere(tmp_path):
+    campaign = Campaign(recipes=small_table(), out=tmp_path, num_seeds=2, first_seed=100)
+    jobs = campaign.jobs()
+    assert {job.seed for job in jobs} == {100, 101}
+    relaxed = [job for job in jobs if job.initial]
+    assert relaxed and all(job.initial.parent.name == f"seed{job.seed}" for job in relaxed)
+
+
 def test_second_call_does_nothing(finished):
     before, diary = snapshot(finished.out), Diary()
     outcome = carry_on(finished, diary)

@@ -43,7 +43,8 @@ def campaign(
             "come along."
         ),
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Seeds of each cell, from 0 on.")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, help="Seeds of each cell.")] = 1,
+    first_seed: Annotated[int, typer.Option(min=0, help="The first of them.")] = 0,
     jobs: Annotated[int, typer.Option(min=1, help="Networks trained side by side.")] = 1,
     minutes: Annotated[
         float | None, typer.Option(min=0, help="End, with checkpoints, inside this time.")
@@ -72,7 +73,13 @@ def campaign(
             require_precision(precision)
         with usage_errors():
             cells = recipes_of_tables(*tables)
-            plan = Campaign(recipes=cells, out=out, only=tuple(only or ("*",)), num_seeds=seeds)
+            plan = Campaign(
+                recipes=cells,
+                out=out,
+                only=tuple(only or ("*",)),
+                num_seeds=seeds,
+                first_seed=first_seed,
+            )
         with usage_errors("--only "):
             all_jobs = plan.jobs()
         with usage_errors():

@@ -13,11 +13,13 @@ from binaryrelax.cli.errors import one_line_errors
 from binaryrelax_lab.data import CannotDownload, CifarNotFound, ImagesNotFound
 from binaryrelax_lab.demo import NotOfADemo
 from binaryrelax_lab.engine import FolderInUse, HoldsOtherRun, HoldsRun, LostNetwork, UnfitStart
+from binaryrelax_lab.language.texts import CorpusNotFound
 
 WAYS_OUT: dict[type[Exception], str] = {
     CannotDownload: "give its folder with --data DIR; --download cannot fetch it",
     CifarNotFound: "give its folder with --data DIR, or fetch it with --download",
     ImagesNotFound: "give its folder with --data DIR",
+    CorpusNotFound: "give its folder with --data DIR, or none for the text that comes along",
     FolderInUse: "wait for its end, or give another --out",
     HoldsOtherRun: "ask for the same, give another --out, or remove that folder to begin anew",
     HoldsRun: "--resume goes on with it, --overwrite begins anew",

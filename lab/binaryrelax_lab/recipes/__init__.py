@@ -39,6 +39,7 @@ from binaryrelax_lab.recipes.lm import (
     lm_base as lm_base,
     lm_small as lm_small,
 )
+from binaryrelax_lab.recipes.lm_study import LANGUAGE_SEARCHES as LANGUAGE_SEARCHES
 from binaryrelax_lab.recipes.name import (
     LANGUAGE_METHOD_NAMES as LANGUAGE_METHOD_NAMES,
     METHOD_NAMES as METHOD_NAMES,

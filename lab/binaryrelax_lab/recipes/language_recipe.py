@@ -8,6 +8,7 @@ from binaryrelax import Hard, LinearMix, Schedule
 from binaryrelax_lab.recipes.name import RecipeName
 from binaryrelax_lab.recipes.recipe import Recipe
 
+SHARED_WITH_START = ("batch_size", "context", "vocabulary", "steps_per_epoch")
 GROWTHS = ("geometric", "linear", "parq")
 STRENGTH_OF_GEOMETRIC = ("initial_strength", "growth", "growth_every_epochs")
 
@@ -61,6 +62,12 @@ class LanguageRecipe(Recipe):
     def is_parq(self) -> bool:
         """Whether PARQ takes the place of BinaryRelax."""
         return self.quantizer is not None and self.strength_growth == "parq"
+
+    def _start_after(self, values: Mapping[str, Any]) -> RecipeName | None:
+        """It is trained on as many of the same tokens."""
+        start = super()._start_after(values)
+        shared = {key: str(value) for key, value in values.items() if key in SHARED_WITH_START}
+        return start and start.with_settings(shared)
 
     def _start_of_length(self, epochs: int) -> RecipeName:
         """A conversion may be as short as it likes: its float network stays whole."""

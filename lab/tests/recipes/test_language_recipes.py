@@ -5,7 +5,13 @@ import math
 import pytest
 
 from binaryrelax import Hard, LinearMix, Ternary, TernaryAbsMean
-from binaryrelax_lab.recipes import LANGUAGE_METHOD_NAMES, LANGUAGE_TABLES, Triangle, find_recipe
+from binaryrelax_lab.recipes import (
+    LANGUAGE_METHOD_NAMES,
+    LANGUAGE_SEARCHES,
+    LANGUAGE_TABLES,
+    Triangle,
+    find_recipe,
+)
 
 STEPS = 10  # of an epoch
 RECIPES = [recipe for table in LANGUAGE_TABLES.values() for recipe in table]
@@ -54,3 +60,18 @@ def test_a_growth_that_nobody_knows_is_refused():
 def test_the_learning_rate_rises_and_falls_along_straight_lines():
     factors = [Triangle(rise=0.1).factor(epoch, 100) for epoch in (0, 5, 10, 55, 100)]
     assert factors == pytest.approx([0, 0.5, 1, 0.5, 0])
+
+
+def test_what_is_set_of_the_tokens_is_set_of_the_float_network_too():
+    changed = {"batch_size": "64", "steps_per_epoch": "40", "lr": "0.002"}
+    recipe = find_recipe("lm-small-ste-ternary-from-float").with_settings(changed)
+    assert recipe.starts_from == "lm-small-float+batch_size=64+steps_per_epoch=40"
+    assert find_recipe(recipe.name) == recipe
+
+
+@pytest.mark.parametrize("name", LANGUAGE_SEARCHES)
+def test_every_run_of_a_search_has_its_float_network_in_it(name):
+    runs = {recipe.name: recipe for recipe in LANGUAGE_SEARCHES[name]}
+    assert len(runs) == len(LANGUAGE_SEARCHES[name])
+    assert all(find_recipe(run) == recipe for run, recipe in runs.items())
+    assert {recipe.starts_from for recipe in runs.values()} - {None} <= runs.keys()
