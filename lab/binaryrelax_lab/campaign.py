@@ -139,9 +139,13 @@ def run_campaign(
     A run that was stopped goes on from its checkpoint the next time.
 
     Raises:
-        ValueError: a run has failed; those beside it have been stopped.
+        ValueError: a run has failed; those beside it have been stopped. Or a recipe is not for
+            such data, or needs something that is not installed: then nothing has begun.
     """
     waiting = campaign.missing()
+    if isinstance(data, Material):
+        for job in waiting:
+            data.task_for(job.recipe)
     machine = replace(machine, other_jobs=max(min(num_jobs, len(waiting)) - 1, 0))
     give_up = threading.Event()  # one run failed: the others stop with a checkpoint
 

@@ -35,7 +35,7 @@ def refuse_impossible(jobs: Iterable[Job]) -> None:
             fitting.add(job.recipe)
         start = written.get(job.initial) if job.initial else None
         if start and _blueprint(start) != _blueprint(job.recipe):
-            raise UnfitStart(cannot_start(job.recipe, f"{start.name} trains {start.network}"))
+            raise UnfitStart(cannot_start(job.recipe, f"{start.name} trains {_described(start)}"))
         written[job.folder / FINAL_NAME] = job.recipe
     proven = {(recipe.network, recipe.dataset) for recipe in ALL_RECIPES}  # to try takes a second
     for recipe in fitting:
@@ -63,6 +63,12 @@ def _blueprint(recipe: Recipe) -> tuple[str, int, int]:
     if isinstance(recipe, LanguageRecipe):
         return recipe.network, recipe.context, recipe.vocabulary
     return recipe.network, IMAGE_SHAPES[recipe.dataset][0], NUM_CLASSES[recipe.dataset]
+
+
+def _described(recipe: Recipe) -> str:
+    if isinstance(recipe, LanguageRecipe):
+        return f"{recipe.network} with context={recipe.context}, vocabulary={recipe.vocabulary}"
+    return recipe.network
 
 
 def _without_weights(recipe: Recipe) -> nn.Module:

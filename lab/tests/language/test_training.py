@@ -26,12 +26,16 @@ from binaryrelax_lab.engine import (
     RESULT_NAME,
     Job,
     RunStopped,
+    UnfitStart,
     digest_of,
+    job_with_ancestor,
     read_json,
+    refuse_impossible,
     train,
 )
 from binaryrelax_lab.engine.network import new_network, take_over, tensors_of
 from binaryrelax_lab.language import LanguageData, LanguageExtraMissing, load_corpus
+from binaryrelax_lab.recipes import find_recipe
 from binaryrelax_lab.results import VALIDATION, LanguageResult, result_from_json
 
 pytestmark = pytest.mark.peers
@@ -138,6 +142,14 @@ def test_a_conversion_starts_from_the_float_network(whole_runs, tmp_path):
     assert result.epochs[0].train_loss < scratch.epochs[0].train_loss
 
 
+def test_a_conversion_with_other_tokens_than_its_float_network_is_refused(tmp_path):
+    recipe = find_recipe("lm-small-relax-ternary-from-float").with_settings({"vocabulary": "256"})
+    jobs = job_with_ancestor(recipe, seed=0, out=tmp_path, initial=None)
+    with pytest.raises(UnfitStart, match="lm-small-float trains llama-small with") as caught:
+        refuse_impossible(jobs)
+    one_line(caught)
+
+
 def test_the_tied_embedding_is_stored_once_and_loaded_twice(whole_runs):
     stored = load_file(whole_runs("float") / FINAL_NAME)
     assert "model.embed_tokens.weight" in stored
@@ -200,7 +212,10 @@ def test_parq_has_no_strength_before_phase_two(whole_runs):
 
 
 @pytest.mark.skipif(find_spec("torchao") is not None, reason="torchao is there")
-def test_parq_without_torchao_says_how_to_get_it(tmp_path):
+def test_parq_without_torchao_says_how_to_get_it_before_anything_is_trained(tmp_path):
+    table = tuple(tiny_language_recipe(method) for method in ("float", "parq-binary"))
+    diary = Diary()
     with pytest.raises(LanguageExtraMissing, match=r"pip install --no-deps torchao==") as caught:
-        train_tiny_language(tmp_path, "parq-binary")
+        carry_on(Campaign(recipes=table, out=tmp_path), diary, data=tiny_texts())
     one_line(caught)
+    assert diary.events == []
