@@ -20,6 +20,7 @@ from binaryrelax_lab.report.figures import (
     cifar_tables,
     comparisons,
     demo,
+    language_runs,
     last_epochs,
     network_aims,
     network_costs,
@@ -53,7 +54,7 @@ WRITTEN = (
     *(tuned_gains, paper_cells, paper_gains, paper_claims),
     *(projection_times, step_times, packed_times, packed_checks),
     *(network_aims, network_costs, network_profile),
-    chosen_layers,
+    *(chosen_layers, language_runs),
 )
 SECTIONS: dict[str, Callable[[Evidence], str]] = {
     name: section for subject in WRITTEN for name, section in subject.SECTIONS.items()
