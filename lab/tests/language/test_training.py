@@ -142,12 +142,20 @@ def test_a_conversion_starts_from_the_float_network(whole_runs, tmp_path):
     assert result.epochs[0].train_loss < scratch.epochs[0].train_loss
 
 
-def test_a_conversion_with_other_tokens_than_its_float_network_is_refused(tmp_path):
-    recipe = find_recipe("lm-small-relax-ternary-from-float").with_settings({"vocabulary": "256"})
+def test_a_conversion_from_a_network_of_other_tokens_is_refused(tmp_path):
+    start = {"starts_from": "lm-base-float"}
+    recipe = find_recipe("lm-small-relax-ternary-from-float").with_settings(start)
     jobs = job_with_ancestor(recipe, seed=0, out=tmp_path, initial=None)
-    with pytest.raises(UnfitStart, match="lm-small-float trains llama-small with") as caught:
+    with pytest.raises(UnfitStart, match="lm-base-float trains llama-base with") as caught:
         refuse_impossible(jobs)
     one_line(caught)
+
+
+def test_the_float_network_has_the_tokens_that_its_conversion_asks_for(tmp_path):
+    recipe = find_recipe("lm-small-relax-ternary-from-float").with_settings({"vocabulary": "256"})
+    jobs = job_with_ancestor(recipe, seed=0, out=tmp_path, initial=None)
+    refuse_impossible(jobs)
+    assert [job.recipe.vocabulary for job in jobs] == [256, 256]
 
 
 def test_the_tied_embedding_is_stored_once_and_loaded_twice(whole_runs):
