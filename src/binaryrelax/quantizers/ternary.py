@@ -13,7 +13,7 @@ from binaryrelax.quantizers.radix import MOST_WEIGHTS, exact_ternary_cut
 from binaryrelax.quantizers.sharded_weights import WHOLE, Shards
 from binaryrelax.quantizers.sweep import first_best, running_sums
 
-SORT_BELOW = 1 << 14  # weights; under this, sorting is faster than histograms
+SORT_BELOW = 1 << 15  # weights; under this, sorting is faster than histograms
 
 
 @dataclass(frozen=True, repr=False, eq=False)
