@@ -28,10 +28,12 @@ from binaryrelax_lab.data import (
 )
 from binaryrelax_lab.engine import Machine, RunFolder
 from binaryrelax_lab.engine.evaluation import Evaluation
+from binaryrelax_lab.engine.network import with_tied
 from binaryrelax_lab.engine.recalibration import images_after_training, recalibrate
+from binaryrelax_lab.language import build_llama, weights_of_layers
 from binaryrelax_lab.models import build_network
 from binaryrelax_lab.recipes.settings import parsed_settings
-from binaryrelax_lab.results import RunResult
+from binaryrelax_lab.results import LanguageResult, RunResult, TrainingResult
 
 
 @dataclass(frozen=True)
@@ -72,25 +74,23 @@ def pack_run(
     """
     run_folder = RunFolder(folder)
     result = run_folder.finished()
-    if not isinstance(result, RunResult):
-        raise ValueError(
-            f"{folder} holds a language model; only networks for images can be packed yet"
-        )
     recipe = result.recipe
     if recipe.quantizer is None:
         raise ValueError(
             f"{folder} holds a float network, of {recipe.name}; only networks whose weights "
             "were quantized can be packed"
         )
-    model = _network(recipe.network, recipe.dataset)
-    model.load_state_dict(load_file(run_folder.network))
+    model, quantizer = _network_of(result), _quantizer(recipe.quantizer)
+    model.load_state_dict(with_tied(load_file(run_folder.network), model))
     about = _about(result)
     if images_of is not None:
+        if not isinstance(result, RunResult):
+            raise ValueError(f"{folder} holds a language model, which has no batch statistics")
         images = _training_images(result, images_of(recipe.dataset))
         recalibrate(model, watched(images), Machine())
         about["statistics"] = "recalibrated"
-    quantizer = _quantizer(recipe.quantizer)
-    weights = select_weights(model, quantizer, keep_float=recipe.settings["keep_float"])
+    select = select_weights if isinstance(result, RunResult) else weights_of_layers
+    weights = select(model, quantizer, keep_float=recipe.settings["keep_float"])
     pack(model, weights, fold_batchnorm=fold_batchnorm)
     save_packed(model, file, about=about)
     return PackedRun(recipe.method, file, certify(file), result.last)
@@ -137,7 +137,7 @@ def is_of_the_lab(about: Mapping[str, str]) -> bool:
     return about.get("dataset") in IMAGE_SHAPES and "network" in about
 
 
-def _training_images(result: RunResult, data: ImageSource) -> Iterator[Tensor]:
+def _training_images(result: TrainingResult, data: ImageSource) -> Iterator[Tensor]:
     """Batches of images that the run was trained on."""
     settings = result.recipe.settings
     if settings.get("held_out"):
@@ -145,17 +145,31 @@ def _training_images(result: RunResult, data: ImageSource) -> Iterator[Tensor]:
     return images_after_training(settings, data, result.seed)
 
 
-def _about(result: RunResult) -> dict[str, str]:
-    """What somebody needs to know who has the file alone: which network, and what images it takes.
+def _about(result: TrainingResult) -> dict[str, str]:
+    """What somebody needs to know who has the file alone: which network, and what it takes.
 
-    They are (pixel - mean) / deviation, channel by channel, with pixels scaled to [0, 1].
+    Images are (pixel - mean) / deviation, channel by channel, with pixels scaled to [0, 1].
     """
     recipe = result.recipe
-    about = {key: str(getattr(recipe, key)) for key in ("name", "network", "dataset", "quantizer")}
+    about = {key: str(getattr(recipe, key)) for key in ("name", "network", "quantizer")}
     about |= {"seed": str(result.seed), "weights": str(result.weights and result.weights.digest)}
+    if isinstance(result, LanguageResult):
+        return about | {key: str(recipe.settings[key]) for key in ("vocabulary", "context")}
+    about["dataset"] = recipe.dataset
     for key, values in zip(("mean", "deviation"), NORMALISATIONS[recipe.dataset], strict=True):
         about[key] = " ".join(str(value) for value in values)
     return about
+
+
+def _network_of(result: TrainingResult) -> nn.Module:
+    """The network of a run, with any weights."""
+    recipe = result.recipe
+    if isinstance(result, LanguageResult):
+        llama: nn.Module = build_llama(
+            recipe.network, recipe.settings["vocabulary"], recipe.settings["context"]
+        )
+        return llama
+    return _network(recipe.network, recipe.dataset)
 
 
 def _network(name: str, dataset: str) -> nn.Module:

@@ -30,6 +30,11 @@ def known_network(path: Path) -> KnownNetwork | None:
             file = Path(folder) / "packed.safetensors"
             with ways_out(OF_READERS):
                 pack_run(path, file, fold_batchnorm=False)
+            if not is_of_the_lab(PackedFile(file).manifest.about):
+                raise ValueError(
+                    f"{path} holds a language model, which no runtime here takes; "
+                    "`binaryrelax pack` makes a file of it that load_packed reads"
+                )
             return _known(file)
     return _known(path) if is_of_the_lab(PackedFile(path).manifest.about) else None
 

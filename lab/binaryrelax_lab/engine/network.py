@@ -62,11 +62,16 @@ def _tied(model: nn.Module) -> dict[str, str]:
     return {name: first[tensor] for name, tensor in named.items() if first[tensor] != name}
 
 
+def with_tied(tensors: dict[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
+    """What `tensors_of` gave, with the further names of tied ones."""
+    again = {name: tensors[first] for name, first in _tied(model).items() if first in tensors}
+    return again | tensors
+
+
 def take_over(model: nn.Module, tensors: dict[str, Tensor], recipe: Recipe) -> None:
     """Gives the model these tensors; an `UnfitStart` if they are those of another network."""
-    again = {name: tensors[first] for name, first in _tied(model).items() if first in tensors}
     try:
-        model.load_state_dict(again | tensors)
+        model.load_state_dict(with_tied(tensors, model))
     except RuntimeError as error:  # it lists every tensor that does not fit
         reason = shorten(str(error).partition(":")[2], 160, placeholder=" ...")
         raise UnfitStart(cannot_start(recipe, reason)) from error

@@ -10,7 +10,11 @@ from binaryrelax_lab.language.language_task import (
     LanguageData as LanguageData,
     LanguageTask as LanguageTask,
 )
-from binaryrelax_lab.language.llama import SIZES as SIZES, build_llama as build_llama
+from binaryrelax_lab.language.llama import (
+    SIZES as SIZES,
+    build_llama as build_llama,
+    weights_of_layers as weights_of_layers,
+)
 from binaryrelax_lab.language.perplexity import TextLoss as TextLoss, losses as losses
 from binaryrelax_lab.language.requirements import LanguageExtraMissing as LanguageExtraMissing
 from binaryrelax_lab.language.samples import continue_text as continue_text

@@ -15,13 +15,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.optim import Optimizer
 
-from binaryrelax import Binary, SelectedWeights, select_weights
+from binaryrelax import Binary, SelectedWeights
 from binaryrelax_lab.data import Share
 from binaryrelax_lab.engine.machine import Machine
 from binaryrelax_lab.engine.task import Evaluator, Material, Measured, Note, Task
 from binaryrelax_lab.language.corpus import Corpus, Text
 from binaryrelax_lab.language.counts import bigram_loss
-from binaryrelax_lab.language.llama import build_llama
+from binaryrelax_lab.language.llama import build_llama, weights_of_layers
 from binaryrelax_lab.language.parq import Parq
 from binaryrelax_lab.language.perplexity import losses
 from binaryrelax_lab.language.requirements import needed_torchao
@@ -84,12 +84,8 @@ class LanguageTask(Task):
         model.to(machine.device)
 
     def select(self, model: nn.Module) -> SelectedWeights:
-        """All matrices but embedding and head, which are found by what they are."""
-        llama: Any = model
-        ends = {id(llama.get_input_embeddings()), id(llama.get_output_embeddings())}
-        names = tuple(name for name, module in model.named_modules() if id(module) in ends)
         quantizer = self.recipe.quantizer or Binary()
-        return select_weights(model, quantizer, keep_float=(*names, *self.recipe.keep_float))
+        return weights_of_layers(model, quantizer, self.recipe.keep_float)
 
     def base_optimizer(self, model: nn.Module, machine: Machine) -> Optimizer:
         """Weight decay is for the matrices that other methods quantize."""

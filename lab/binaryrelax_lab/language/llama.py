@@ -4,9 +4,11 @@ Widths are multiples of 256, the length of llama.cpp's ternary blocks. The embed
 head: both stay float, and a network of a few million weights should not spend half of them there.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from binaryrelax import Quantizer, SelectedWeights, select_weights
 from binaryrelax_lab.language.requirements import needed, quiet_torchao
 from binaryrelax_lab.language.tokenizer import NUM_BYTES
 
@@ -43,6 +45,15 @@ def build_llama(size: str, vocabulary: int, context: int) -> Any:
         raise ValueError(f"no language model is called {size!r}; there are: {', '.join(SIZES)}")
     with quiet_torchao():  # which transformers imports where it is installed
         return _built(needed("transformers"), SIZES[size], vocabulary, context)
+
+
+def weights_of_layers(
+    llama: Any, quantizer: Quantizer, keep_float: Iterable[str] = ()
+) -> SelectedWeights:
+    """All matrices but embedding and head, which are found by what they are."""
+    ends = {id(llama.get_input_embeddings()), id(llama.get_output_embeddings())}
+    names = tuple(name for name, module in llama.named_modules() if id(module) in ends)
+    return select_weights(llama, quantizer, keep_float=(*names, *keep_float))
 
 
 def _built(transformers: Any, size: LlamaSize, vocabulary: int, context: int) -> Any:

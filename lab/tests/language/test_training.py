@@ -1,6 +1,7 @@
 """Training on text with the engine of the images: what a run leaves, and that it resumes."""
 
 import re
+from functools import partial
 from importlib.util import find_spec
 
 import pytest
@@ -20,6 +21,7 @@ from lab.tests.support.tiny_language import (
 )
 from safetensors.torch import load_file
 
+from binaryrelax import load_packed
 from binaryrelax_lab.campaign import Campaign
 from binaryrelax_lab.engine import (
     FINAL_NAME,
@@ -34,7 +36,8 @@ from binaryrelax_lab.engine import (
     train,
 )
 from binaryrelax_lab.engine.network import new_network, take_over, tensors_of
-from binaryrelax_lab.language import LanguageData, LanguageExtraMissing, load_corpus
+from binaryrelax_lab.language import LanguageData, LanguageExtraMissing, build_llama, load_corpus
+from binaryrelax_lab.packing import pack_run
 from binaryrelax_lab.recipes import find_recipe
 from binaryrelax_lab.results import VALIDATION, LanguageResult, result_from_json
 
@@ -168,6 +171,21 @@ def test_the_tied_embedding_is_stored_once_and_loaded_twice(whole_runs):
     assert model.lm_head.weight is model.model.embed_tokens.weight
     assert torch.equal(model.lm_head.weight, stored["model.embed_tokens.weight"])
     assert tensors_of(model).keys() == stored.keys()
+
+
+def test_a_language_model_is_packed_and_predicts_the_same(whole_runs, tmp_path):
+    file, folder = tmp_path / "packed.safetensors", whole_runs("relax-ternary")
+    packed = pack_run(folder, file, fold_batchnorm=False)
+    assert packed.certificate.ok and len(packed.certificate.layers) == NUM_LAYERS
+    settings = result_in(folder).recipe.settings
+    trained, again = (
+        build_llama("llama-tiny", settings["vocabulary"], settings["context"]) for _ in range(2)
+    )
+    take_over(trained, load_file(folder / FINAL_NAME), tiny_language_recipe("relax-ternary"))
+    load_packed(file, again)
+    tokens = torch.arange(16)[None]
+    close = partial(torch.testing.assert_close, rtol=1e-4, atol=1e-5)
+    close(again(tokens).logits, trained(tokens).logits)
 
 
 def test_texts_are_for_language_recipes_and_images_for_the_others(tmp_path):
