@@ -1,4 +1,4 @@
-"""Language models: a small one for two CPU cores, and one of 29 million weights for a GPU.
+"""Language models: a small one for two CPU cores, and one of 28 million weights for a GPU.
 
 ``lm-small-relax-ternary`` begins with random weights, ``lm-small-relax-ternary-from-float`` with a
 trained float network, which it converts. How their settings were chosen: docs/evidence/plan.md.
@@ -6,6 +6,7 @@ trained float network, which it converts. How their settings were chosen: docs/e
 
 import math
 from dataclasses import replace
+from typing import Any
 
 from binaryrelax import Binary, Quantizer, Ternary, TernaryAbsMean
 from binaryrelax_lab.recipes.language_recipe import LanguageRecipe
@@ -35,47 +36,33 @@ def lm_small(method: str = "float") -> LanguageRecipe:
     So few tokens make a small vocabulary the better one: with 4,096 tokens and as much time, the
     loss stays above that of counting pairs.
     """
-    return _by_method(
-        LanguageRecipe(
-            name=RecipeName("lm-small-float"),
-            dataset="text",
-            network="llama-small",
-            method="float",
-            epochs=100,
-            steps_per_epoch=7,
-            batch_size=16,
-            context=128,
-            vocabulary=1024,
-            lr=5e-3,
-            lr_schedule=Triangle(),
-            weight_decay=0.1,
-            phase_two_epoch=80,
-            keep_float=(),
-        ),
-        method,
+    start = _float_recipe(
+        "small", steps_per_epoch=7, batch_size=16, context=128, vocabulary=1024, lr=5e-3
     )
+    return _by_method(start, method)
 
 
 def lm_base(method: str = "float") -> LanguageRecipe:
-    """29 million weights, of which 25 million are quantized: two minutes on an H200."""
-    return _by_method(
-        LanguageRecipe(
-            name=RecipeName("lm-base-float"),
-            dataset="text",
-            network="llama-base",
-            method="float",
-            epochs=100,
-            steps_per_epoch=40,
-            batch_size=64,
-            context=512,
-            vocabulary=8192,
-            lr=1e-3,
-            lr_schedule=Triangle(),
-            weight_decay=0.1,
-            phase_two_epoch=80,
-            keep_float=(),
-        ),
-        method,
+    """28 million weights, of which 24 million are quantized: for a GPU."""
+    start = _float_recipe(
+        "base", steps_per_epoch=40, batch_size=64, context=512, vocabulary=8192, lr=1e-3
+    )
+    return _by_method(start, method)
+
+
+def _float_recipe(size: str, **numbers: Any) -> LanguageRecipe:
+    """The float network; the others are trained by the same numbers."""
+    return LanguageRecipe(
+        name=RecipeName(f"lm-{size}-float"),
+        dataset="text",
+        network=f"llama-{size}",
+        method="float",
+        epochs=100,
+        phase_two_epoch=80,
+        lr_schedule=Triangle(),
+        weight_decay=0.1,
+        keep_float=(),
+        **numbers,
     )
 
 
