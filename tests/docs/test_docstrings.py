@@ -20,6 +20,7 @@ NATIVE_STUB = ROOT / "native" / "binaryrelax_native" / "_native.pyi"
 LAB = {  # names of the lab that others may call; the reference shows them
     "models": ("build_network",),
     "data": ("load_dataset",),
+    "language": ("load_corpus",),
     "recipes": ("Recipe", "describe_recipes", "find_recipe"),
     "engine": ("Job", "RunFolder", "RunOptions", "job_with_ancestor", "train", "train_all"),
     "results": ("EpochRecord", "RunResult", "Summary", "collect_runs", "read_run"),
