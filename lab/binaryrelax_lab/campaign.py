@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -12,12 +12,15 @@ from binaryrelax_lab.data import ImageSource
 from binaryrelax_lab.engine import (
     FINAL_NAME,
     RESULT_NAME,
+    Diverged,
     Job,
     Listener,
     Machine,
     Material,
     RunOptions,
     RunStopped,
+    read_json,
+    refuse_other_data,
     train,
     write_atomically,
 )
@@ -29,6 +32,7 @@ from binaryrelax_lab.recipes import (
     TABLES,
     Recipe,
 )
+from binaryrelax_lab.results import result_from_json
 
 RESERVE_SECONDS = 15.0  # kept for the last checkpoints
 LONGEST_NAP = 1.0  # seconds: a signal that another thread gets does not wake this one
@@ -112,6 +116,7 @@ class Outcome:
     finished: list[Job]
     stopped: list[Job]
     waiting: list[Job]
+    diverged: list[Job] = field(default_factory=list)
 
 
 class Deadline:
@@ -142,6 +147,7 @@ def run_campaign(
         ValueError: a run has failed; those beside it have been stopped. Or a recipe is not for
             such data, or needs something that is not installed: then nothing has begun.
     """
+    _refuse_other_data(campaign, data)
     waiting = campaign.missing()
     if isinstance(data, Material):
         for job in waiting:
@@ -172,6 +178,14 @@ def run_campaign(
     return outcome
 
 
+def _refuse_other_data(campaign: Campaign, data: ImageSource | Material) -> None:
+    """A `HoldsOtherRun` if cells were filled with runs on other data."""
+    for job in campaign.jobs():
+        file = campaign.result_file(job)
+        if isinstance(data, Material) and file.is_file():
+            refuse_other_data(result_from_json(read_json(file)), data.task_for(job.recipe), file)
+
+
 def _fill(
     campaign: Campaign,
     outcome: Outcome,
@@ -194,7 +208,7 @@ def _fill(
 
 def _startable(outcome: Outcome, running: Iterable[Job]) -> list[Job]:
     """The waiting jobs whose float ancestor is there and will not be written anew."""
-    unfinished = (*outcome.waiting, *outcome.stopped, *running)
+    unfinished = (*outcome.waiting, *outcome.stopped, *outcome.diverged, *running)
     in_the_making = {job.folder / FINAL_NAME for job in unfinished}
     return [job for job in outcome.waiting if job.initial not in in_the_making]
 
@@ -204,6 +218,9 @@ def _settle(campaign: Campaign, job: Job, future: Future[None], outcome: Outcome
         future.result()
     except RunStopped:
         outcome.stopped.append(job)
+        return
+    except Diverged:  # a rate that is too large for one must not keep the others waiting
+        outcome.diverged.append(job)
         return
     except Exception as error:
         raise ValueError(

@@ -54,6 +54,13 @@ def test_seeds_may_begin_anywhere(tmp_path):
     assert relaxed and all(job.initial.parent.name == f"seed{job.seed}" for job in relaxed)
 
 
+def test_a_run_that_diverges_does_not_stop_the_others(tmp_path):
+    too_fast = replace(tiny_recipe("float"), name="tiny-too-fast", lr=1e30)
+    outcome = carry_on(Campaign(recipes=(too_fast, tiny_recipe("float")), out=tmp_path))
+    assert [job.recipe.name for job in outcome.diverged] == ["tiny-too-fast"]
+    assert [job.recipe.name for job in outcome.finished] == ["tiny-float"]
+
+
 def test_second_call_does_nothing(finished):
     before, diary = snapshot(finished.out), Diary()
     outcome = carry_on(finished, diary)

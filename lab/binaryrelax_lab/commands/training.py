@@ -187,9 +187,11 @@ def show_campaign(
         should_stop=should_stop,
         listener_of=lambda job: _RunLines(job, say_in_turn),
     )
+    names = ", ".join(f"{job.recipe.name} seed {job.seed}" for job in outcome.diverged)
+    diverged = f"; diverged, and no number any more: {names}" if names else ""
     say_in_turn(
         f"{len(outcome.finished)} runs finished, {len(outcome.stopped)} stopped with a checkpoint, "
-        f"{len(outcome.waiting)} not begun"
+        f"{len(outcome.waiting)} not begun{diverged}"
     )
 
 

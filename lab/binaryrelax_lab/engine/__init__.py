@@ -18,6 +18,7 @@ from binaryrelax_lab.engine.network import UnfitStart as UnfitStart
 from binaryrelax_lab.engine.run import (
     RunOptions as RunOptions,
     RunStopped as RunStopped,
+    refuse_other_data as refuse_other_data,
     train as train,
     train_all as train_all,
 )
@@ -31,6 +32,7 @@ from binaryrelax_lab.engine.run_folder import (
     sole_use as sole_use,
 )
 from binaryrelax_lab.engine.task import Material as Material
+from binaryrelax_lab.engine.trainer import Diverged as Diverged
 from binaryrelax_lab.files import (
     FINAL_NAME as FINAL_NAME,
     HISTOGRAMS_NAME as HISTOGRAMS_NAME,

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from binaryrelax import Binary, select_weights
+from binaryrelax import Binary, SelectedWeights, select_weights
 from binaryrelax_lab.data import IMAGE_SHAPES, NUM_CLASSES, ImageSource
 from binaryrelax_lab.engine.image_task import task_for
 from binaryrelax_lab.engine.job import Job
@@ -52,6 +52,8 @@ def refuse_bad_start(jobs: Iterable[Job], data: ImageSource | Material) -> None:
     written = set()
     for job in jobs:
         task = task_for(job.recipe, data)
+        if isinstance(job.recipe, LanguageRecipe):
+            _refuse_unfit_layers(job.recipe, task.select(new_network(task, job.seed)))
         if job.initial and job.initial not in written:
             tensors = load_network(job.initial, job.recipe)
             take_over(new_network(task, job.seed), tensors, job.recipe)
@@ -85,10 +87,13 @@ def _refuse_unfit(recipe: Recipe) -> None:
     recipe.schedule(MANY_STEPS)
     network = _without_weights(recipe)
     quantizer = recipe.quantizer or Binary()
-    weights = select_weights(network, quantizer, keep_float=recipe.keep_float)
+    _refuse_unfit_layers(recipe, select_weights(network, quantizer, keep_float=recipe.keep_float))
+
+
+def _refuse_unfit_layers(recipe: Recipe, weights: SelectedWeights) -> None:
     for weight, name in weights.names.items():
         try:
-            quantizer.granularity.rows(weight)
+            weights[weight].granularity.rows(weight)
         except ValueError as error:
             raise ValueError(f"{recipe.name}, {name}: {error}") from error
 

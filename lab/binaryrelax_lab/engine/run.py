@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, nullcontext
@@ -17,12 +18,14 @@ from binaryrelax_lab.data import ImageSource
 from binaryrelax_lab.engine.environment import describe_environment
 from binaryrelax_lab.engine.feasibility import refuse_bad_start
 from binaryrelax_lab.engine.histogram_recorder import HistogramRecorder
+from binaryrelax_lab.engine.image_task import task_for
 from binaryrelax_lab.engine.inspection import inspect_layers, size_of_network
 from binaryrelax_lab.engine.job import Job
 from binaryrelax_lab.engine.listener import Listener
 from binaryrelax_lab.engine.machine import Machine
 from binaryrelax_lab.engine.network import load_network, tensors_of
-from binaryrelax_lab.engine.task import Material
+from binaryrelax_lab.engine.run_folder import HoldsOtherRun
+from binaryrelax_lab.engine.task import Material, Task
 from binaryrelax_lab.engine.trainer import Trainer
 from binaryrelax_lab.files import digest_of
 from binaryrelax_lab.recipes import Recipe
@@ -110,7 +113,12 @@ def train(
             initial=load_network(job.initial, job.recipe) if job.initial else None,
             note=listener.note,
         )
-        return _Run(job, listener, options or RunOptions()).carry_out(trainer)
+        try:
+            return _Run(job, listener, options or RunOptions()).carry_out(trainer)
+        finally:
+            del trainer
+            if machine.is_gpu:  # a trainer and its CUDA graph hold each other, and much memory
+                gc.collect()
 
 
 def train_all(
@@ -159,6 +167,8 @@ def train_all(
     with machine.enough_threads(job.recipe.network for job in jobs):
         for job in jobs:
             kept = job.finished_result() if options.resume else None
+            if kept is not None and data is not None:
+                refuse_other_data(kept, task_for(job.recipe, data), job.folder)
             if kept is not None:
                 listener.run_skipped(kept)
             results.append(
@@ -172,6 +182,13 @@ def _needed(data: ImageSource | Material | None) -> ImageSource | Material:
     if data is None:
         raise ValueError("there are networks to train, so data are needed")
     return data
+
+
+def refuse_other_data(kept: TrainingResult, task: Task, where: Path) -> None:
+    """A `HoldsOtherRun` if a finished run was trained on other data than these."""
+    told = (kept.split or {}).get("corpus_digest")
+    if told is not None and told != task.digest:
+        raise HoldsOtherRun(f"{where} holds a finished run of {kept.name} on other data")
 
 
 class _Run:
@@ -208,6 +225,7 @@ class _Run:
             self.listener.note("  too short for a Phase I: λ = ∞ from the first step on")
         while trainer.epoch < self.recipe.epochs:
             self._train_epoch(trainer)
+        self.seconds = self._seconds()  # what is measured once, at the end, is no training
         closing, result = trainer.closing(), None
         if ranks.is_first:
             result = self._write_results(trainer, closing)
@@ -293,7 +311,7 @@ class _Run:
             environment=describe_environment(trainer.machine),
             start=self.identity.start,
             split=trainer.task.split(),
-            seconds=round(self._seconds(), 3),
+            seconds=round(self.seconds, 3),
             epochs=tuple(self.epochs),
             summary=trainer.task.ending(self.epochs, closing, _in_q(self.recipe, weights)),
             weights=weights,

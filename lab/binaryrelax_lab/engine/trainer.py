@@ -20,6 +20,10 @@ from binaryrelax_lab.recipes import Recipe
 from binaryrelax_lab.results import Epoch
 
 
+class Diverged(ValueError):
+    """A loss is no number any more."""
+
+
 class Trainer:
     """A network on its way through a recipe.
 
@@ -125,7 +129,7 @@ class Trainer:
         """What is recorded of the epoch just ended."""
         epoch, train_loss = self.epoch - 1, self._mean_loss()
         if not math.isfinite(train_loss):
-            raise ValueError(
+            raise Diverged(
                 f"{self.recipe.name}: the loss is {train_loss} in epoch {epoch}; training has "
                 "diverged, lower the learning rate (lr)"
             )

@@ -5,7 +5,7 @@ from binaryrelax_lab.language.corpus import (
     Text as Text,
     load_corpus as load_corpus,
 )
-from binaryrelax_lab.language.counts import Bigrams as Bigrams, bigram_loss as bigram_loss
+from binaryrelax_lab.language.counts import Bigrams as Bigrams
 from binaryrelax_lab.language.language_task import (
     LanguageData as LanguageData,
     LanguageTask as LanguageTask,

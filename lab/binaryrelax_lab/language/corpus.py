@@ -15,6 +15,7 @@ from torch import Tensor
 
 from binaryrelax_lab.language.texts import (
     TRAIN,
+    VALIDATION,
     RawText,
     embedded_texts,
     in_order,
@@ -64,7 +65,7 @@ class Corpus:
 
     Args:
         others: further texts to test with.
-        digest: of the tokenizer and the training tokens, which decide what is learned.
+        digest: of the tokenizer and the tokens that a run is trained on and watched with.
     """
 
     name: str
@@ -128,7 +129,8 @@ def _users_cache() -> Path:
 def _corpus(name: str, tokenizer: Tokenizer, texts: list[Text]) -> Corpus:
     train, validation, *others = texts
     digest = hashlib.sha256(tokenizer.content.encode())
-    digest.update(train.tokens.numpy().tobytes())
+    for text in (train, validation):
+        digest.update(hashlib.sha256(text.tokens.numpy().tobytes()).digest())
     return Corpus(name, tokenizer, train, validation, tuple(others), digest.hexdigest())
 
 
@@ -145,6 +147,8 @@ def _brought(data: Path, vocabulary: int) -> tuple[Tokenizer, list[Text]]:
         stored = folder.texts()
         tokenizer = folder.tokenizer()
         assert tokenizer is not None, "its index is there"
+        if not {TRAIN, VALIDATION} <= stored.keys():
+            raise TokensDamaged(f"{folder.name} in {data} lacks the training or validation text")
         texts = [_as_text(stored[name], folder.read(stored[name])) for name in in_order(stored)]
     except TokensDamaged as error:
         raise ValueError(f"{error}, and the texts are not there: copy it again") from error

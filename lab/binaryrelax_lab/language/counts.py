@@ -45,24 +45,16 @@ class Bigrams:
         )
         return seen / times + left * self._backoff[after]
 
+    def loss(self, text: Text) -> float:
+        """The mean over a text, in nats per token, all but the first."""
+        tokens = text.tokens.numpy().astype(np.int64)
+        return float(-np.log(self.probabilities(tokens[:-1], tokens[1:])).mean())
+
     def _seen(self, before: Counts, after: Counts) -> Counts:
         """How often each pair was seen."""
         pairs = before * self.vocabulary + after
         places = np.minimum(np.searchsorted(self._pairs, pairs), len(self._pairs) - 1)
         return np.where(self._pairs[places] == pairs, self._counts[places], 0)
-
-
-def bigram_loss(
-    train: Text, test: Text, vocabulary: int, *, num_tokens: int | None = None
-) -> float:
-    """The loss of bigram counts on a text, in nats per token, all but the first.
-
-    Args:
-        num_tokens: count only that many tokens from the beginning of `train`.
-    """
-    bigrams = Bigrams(train.tokens[:num_tokens].numpy(), vocabulary)
-    tokens = test.tokens.numpy().astype(np.int64)
-    return float(-np.log(bigrams.probabilities(tokens[:-1], tokens[1:])).mean())
 
 
 def _discount(counts: Counts) -> float:

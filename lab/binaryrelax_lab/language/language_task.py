@@ -20,7 +20,7 @@ from binaryrelax_lab.data import Share
 from binaryrelax_lab.engine.machine import Machine
 from binaryrelax_lab.engine.task import Evaluator, Material, Measured, Note, Task
 from binaryrelax_lab.language.corpus import Corpus, Text
-from binaryrelax_lab.language.counts import bigram_loss
+from binaryrelax_lab.language.counts import Bigrams
 from binaryrelax_lab.language.llama import build_llama, weights_of_layers
 from binaryrelax_lab.language.parq import Parq
 from binaryrelax_lab.language.perplexity import losses
@@ -38,7 +38,7 @@ from binaryrelax_lab.results import (
 )
 
 CPU_TOKENS, GPU_TOKENS = 2048, 65_536  # of the validation text, that each epoch is measured on
-GPU_TOKENS_AT_ONCE = 32_768
+CPU_TOKENS_AT_ONCE, GPU_TOKENS_AT_ONCE = 2048, 32_768
 PROMPTS = ("The", "In the beginning", "She said that")
 SAMPLE_TOKENS, TEMPERATURE = 64, 0.8
 
@@ -180,7 +180,12 @@ class LanguageTask(Task):
 
     def _score(self, model: nn.Module, text: Text, machine: Machine) -> TextScore:
         found = losses(
-            model, text, length=self.recipe.context, device=self.device, autocast=machine.autocast()
+            model,
+            text,
+            length=self.recipe.context,
+            batch_size=windows_at_once(self.recipe.context, machine),
+            device=self.device,
+            autocast=machine.autocast(),
         )
         return TextScore(
             loss=found.per_token,
@@ -201,6 +206,11 @@ class LanguageTask(Task):
                 seed=seed,
             )
         return Sample(prompt, text)
+
+
+def windows_at_once(length: int, machine: Machine) -> int:
+    """How many windows are measured together."""
+    return max(1, (GPU_TOKENS_AT_ONCE if machine.is_gpu else CPU_TOKENS_AT_ONCE) // length)
 
 
 class NextTokenLoss(nn.Module):
@@ -228,9 +238,10 @@ class SomeWindows:
         length = recipe.context
         most = (GPU_TOKENS if machine.is_gpu else CPU_TOKENS) // length
         count = max(1, min(most, (len(text.tokens) - 1) // length))
-        last = max(len(text.tokens) - 1 - length, 0)
-        self.starts = torch.linspace(0, last, count).long().to(machine.device)
-        self.batch_size = GPU_TOKENS_AT_ONCE // length if machine.is_gpu else recipe.batch_size
+        self.starts = (
+            torch.linspace(0, len(text.tokens) - 1 - length, count).long().to(machine.device)
+        )
+        self.batch_size = windows_at_once(length, machine)
         self.bytes_per_token = text.num_bytes / len(text.tokens)
         self.loss = NextTokenLoss(model, Windows(text, length, machine.device), machine)
 
@@ -252,16 +263,18 @@ class LanguageData(Material):
 
     def __init__(self, corpus: Corpus) -> None:
         self.corpus = corpus
-        self._bigrams: dict[str, float] = {}
+        self._pairs: Bigrams | None = None
+        self._losses: dict[str, float] = {}
         self._counting = threading.Lock()  # runs side by side would all count, which takes seconds
 
     def bigrams(self, text: Text) -> float:
         """The loss of counting pairs of the training tokens, in nats per token."""
         with self._counting:
-            if text.name not in self._bigrams:
-                counted = bigram_loss(self.corpus.train, text, self.corpus.vocabulary)
-                self._bigrams[text.name] = counted
-            return self._bigrams[text.name]
+            if self._pairs is None:
+                self._pairs = Bigrams(self.corpus.train.tokens.numpy(), self.corpus.vocabulary)
+            if text.name not in self._losses:
+                self._losses[text.name] = self._pairs.loss(text)
+            return self._losses[text.name]
 
     def task_for(self, recipe: Recipe) -> LanguageTask:
         if not isinstance(recipe, LanguageRecipe):
@@ -270,6 +283,11 @@ class LanguageData(Material):
             raise ValueError(
                 f"{recipe.name} has a vocabulary of {recipe.vocabulary} tokens, the corpus "
                 f"{self.corpus.vocabulary}"
+            )
+        if len(self.corpus.validation.tokens) <= recipe.context:
+            raise ValueError(
+                f"the validation text has {len(self.corpus.validation.tokens)} tokens, fewer than "
+                f"one window of {recipe.name} ({recipe.context} and the next); bring a longer one"
             )
         if recipe.is_parq:
             needed_torchao("torchao.prototype.parq")  # before anything is trained

@@ -4,6 +4,7 @@ Widths are multiples of 256, the length of llama.cpp's ternary blocks. The embed
 head: both stay float, and a network of a few million weights should not spend half of them there.
 """
 
+import importlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,9 @@ from binaryrelax_lab.language.requirements import needed, quiet_torchao
 from binaryrelax_lab.language.tokenizer import NUM_BYTES
 
 HEAD_WIDTH = 64
+# torch's attention under a name for which transformers makes no mask: windows have no padding, and
+# with a mask, which it would make whenever a model is compiled, the fast kernels cannot be used.
+CAUSAL = "causal_sdpa"
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,8 @@ def weights_of_layers(
 
 
 def _built(transformers: Any, size: LlamaSize, vocabulary: int, context: int) -> Any:
+    attention = importlib.import_module("transformers.integrations.sdpa_attention")
+    transformers.AttentionInterface.register(CAUSAL, attention.sdpa_attention_forward)
     config = transformers.LlamaConfig(
         vocab_size=vocabulary,
         hidden_size=size.width,
@@ -66,7 +72,7 @@ def _built(transformers: Any, size: LlamaSize, vocabulary: int, context: int) ->
         max_position_embeddings=context,
         tie_word_embeddings=True,
         use_cache=False,
-        attn_implementation="sdpa",
+        attn_implementation=CAUSAL,
         bos_token_id=None,
         eos_token_id=None if vocabulary == NUM_BYTES else 0,
         pad_token_id=None,

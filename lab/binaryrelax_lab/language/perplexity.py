@@ -10,6 +10,7 @@ from torch.nn.functional import cross_entropy
 
 from binaryrelax_lab.language.corpus import Text
 from binaryrelax_lab.language.windows import Windows, batches, test_windows
+from binaryrelax_lab.results import perplexity_of
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class TextLoss:
     @property
     def perplexity(self) -> float:
         """Among how many equally likely tokens the network would be as unsure."""
-        return math.exp(self.per_token)
+        return perplexity_of(self.per_token)
 
     @property
     def bits_per_byte(self) -> float:
@@ -67,13 +68,14 @@ def losses(
         length: of the windows.
         autocast: the context of forward passes.
     """
-    windows, total = Windows(text, length, device), torch.zeros((), dtype=torch.float64)
+    windows = Windows(text, length, device)
+    total = torch.zeros((), dtype=torch.float64, device=device)
     was_training = network.training
     network.eval()
     for offsets, mask in batches(*test_windows(text, length), size=batch_size):
         inputs, targets = windows.take(offsets.to(device))
         with autocast or nullcontext():
             logits = network(inputs).logits
-        total += token_losses(logits, targets)[mask.to(device)].double().sum().cpu()
+        total += token_losses(logits, targets).double().mul(mask.to(device)).sum()
     network.train(was_training)
     return TextLoss(float(total), len(text.tokens) - 1, text.num_predicted_bytes)

@@ -2,10 +2,13 @@
 
 import importlib
 import logging
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+
+_QUIET = threading.RLock()
 
 
 class LanguageExtraMissing(ValueError):
@@ -45,11 +48,12 @@ def needed_torchao(module: str) -> Any:
 @contextmanager
 def quiet_torchao() -> Iterator[None]:
     """Without its warnings inside, and its log of the extensions that it did not find."""
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(before)
+    with _QUIET:  # these switches are those of the whole process
+        before = logging.root.manager.disable
+        logging.disable(logging.WARNING)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                yield
+        finally:
+            logging.disable(before)

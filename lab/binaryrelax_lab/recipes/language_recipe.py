@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from binaryrelax import Hard, LinearMix, Schedule
+from binaryrelax import GeometricGrowth, Hard, LinearMix, Schedule
 from binaryrelax_lab.recipes.name import RecipeName
 from binaryrelax_lab.recipes.recipe import Recipe
 
@@ -76,11 +76,7 @@ class LanguageRecipe(Recipe):
 
     def _refuse_settings_without_effect(self, values: Mapping[str, Any]) -> None:
         super()._refuse_settings_without_effect(values)
-        if "strength_growth" in values and not self.is_relaxed:
-            raise ValueError(
-                f"strength_growth: λ does not grow in {self.name}; take a relax recipe"
-            )
-        way = values.get("strength_growth", self.strength_growth)
+        way = self.strength_growth
         for key in STRENGTH_OF_GEOMETRIC:
             if key in values and way != "geometric":
                 raise ValueError(
@@ -94,4 +90,14 @@ class LanguageRecipe(Recipe):
         hard_from = self.phase_two_epoch * steps_per_epoch
         if self.is_relaxed and self.strength_growth == "linear":
             return LinearMix(start=0, end=hard_from) if hard_from else Hard()
-        return super().schedule(steps_per_epoch)
+        if not self.grows_geometrically or hard_from < 2:
+            return super().schedule(steps_per_epoch)
+        growth, interval = self._growth_and_interval
+        assert self.initial_strength is not None, self.name
+        # An epoch has few steps, so that a rounded interval would move the last λ by far.
+        return GeometricGrowth.reaching(
+            self.initial_strength * growth**self.num_growths,
+            phase_one_steps=hard_from,
+            every=min(max(1, round(interval * steps_per_epoch)), hard_from - 1),
+            initial=self.initial_strength,
+        )

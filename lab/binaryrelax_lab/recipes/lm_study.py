@@ -3,18 +3,16 @@
 The small network is trained on 33 million tokens here, 23 times as many as in ten minutes on a CPU.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from binaryrelax_lab.recipes.language_recipe import LanguageRecipe
 from binaryrelax_lab.recipes.lm import from_float, lm_base, lm_small
 from binaryrelax_lab.recipes.name import LANGUAGE_METHOD_NAMES
 
 RATES = ("0.0005", "0.001", "0.002", "0.004", "0.008")
-SHARES = (5, 20, 100)  # percent of the steps of the float network; these have 100 epochs
-SHARE_FOR_RATES = 20
+SHARE_FOR_RATES = 20  # percent of the steps of the float network, which has 100 epochs
 MORE_TOKENS = {"batch_size": "64", "steps_per_epoch": "40"}
-METHODS = tuple(method for method in LANGUAGE_METHOD_NAMES if method != "float")
-DECISIVE = ("ste-binary", "ste-ternary", "relax-binary", "relax-ternary", "bitnet")
+METHODS = tuple(LANGUAGE_METHOD_NAMES)
 
 
 def small(method: str) -> LanguageRecipe:
@@ -32,7 +30,7 @@ def base_from_float(method: str) -> LanguageRecipe:
     return from_float(lm_base(method))
 
 
-def with_rates(recipes: Iterable[LanguageRecipe]) -> list[LanguageRecipe]:
+def _with_rates(recipes: Iterable[LanguageRecipe]) -> list[LanguageRecipe]:
     """Each with every learning rate that is tried; its own has no name of its own."""
     return [
         recipe if float(rate) == recipe.lr else recipe.with_settings({"lr": rate})
@@ -41,18 +39,17 @@ def with_rates(recipes: Iterable[LanguageRecipe]) -> list[LanguageRecipe]:
     ]
 
 
-def _small_rates() -> list[LanguageRecipe]:
-    scratch = [small(method) for method in ("float", *METHODS)]
-    converted = [small_from_float(method).with_epochs(SHARE_FOR_RATES) for method in METHODS]
-    return [small("float"), *with_rates([*scratch, *converted])]
+def _of_conversions(
+    start: LanguageRecipe, recipe_of: Callable[[str], LanguageRecipe]
+) -> tuple[LanguageRecipe, ...]:
+    """After the float network that they start from; its rate is the best of an earlier search."""
+    short = [recipe_of(method).with_epochs(SHARE_FOR_RATES) for method in METHODS]
+    return start, *_with_rates(short)
 
 
-def _base_rates() -> list[LanguageRecipe]:
-    converted = [base_from_float(method).with_epochs(SHARE_FOR_RATES) for method in DECISIVE]
-    return [lm_base("float"), *with_rates(converted)]
-
-
-LANGUAGE_SEARCHES = {
-    "lm-small-rates": tuple(dict.fromkeys(_small_rates())),
-    "lm-base-rates": tuple(dict.fromkeys(_base_rates())),
+LANGUAGE_SEARCHES = {  # in this order: the chosen rates of float networks go into lm_small, lm_base
+    "lm-small-rates": tuple(_with_rates(map(small, METHODS))),
+    "lm-base-rates": tuple(_with_rates([lm_base()])),
+    "lm-small-conversion-rates": _of_conversions(small("float"), small_from_float),
+    "lm-base-conversion-rates": _of_conversions(lm_base(), base_from_float),
 }

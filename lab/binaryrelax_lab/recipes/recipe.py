@@ -10,7 +10,7 @@ from binaryrelax_lab.recipes.learning_rate import LearningRateSchedule
 from binaryrelax_lab.recipes.name import LABELS, RecipeName
 from binaryrelax_lab.recipes.settings import parsed_settings
 
-FIXED = ("name", "dataset", "method", "paper_accuracy", "paper_accuracy_top5")
+FIXED = ("name", "dataset", "method", "strength_growth", "paper_accuracy", "paper_accuracy_top5")
 ONLY_IF_SET = "only if set"  # results of before such a field was there stay what they are
 STRENGTH_SETTINGS = ("quantizer", "initial_strength", "growth", "growth_every_epochs")
 

@@ -111,7 +111,7 @@ class Chart:
 def chart_of(groups: Sequence[Sequence[TrainingResult]]) -> Chart:
     """The chart with one curve for each group of runs, which differ in their seeds."""
     runs = [run for group in groups for run in group]
-    relaxed = next((run for run in runs if run.recipe.is_relaxed), None)
+    relaxed = next((run for run in runs if run.recipe.grows_geometrically), None)
     return Chart(
         curves=[curve_of(group) for group in groups],
         strengths=relaxed.finite_strengths if relaxed else None,
@@ -122,15 +122,16 @@ def chart_of(groups: Sequence[Sequence[TrainingResult]]) -> Chart:
 
 def curve_of(runs: Sequence[TrainingResult]) -> Curve:
     """The curve of runs that differ in their seeds; of several with the same seed the mean."""
+    digits = 3 if runs[0].IS_LESS_BETTER else 2
     epochs = _by_epoch((run.seed, [record.score for record in run.epochs]) for run in runs)
     hard = _by_epoch((run.seed, _projected(run)) for run in runs)
     return Curve(
         method=runs[0].method,
         label=runs[0].label,
-        values=[round(fmean(values), 2) for values in epochs],
-        low=[round(min(values), 2) for values in epochs],
-        high=[round(max(values), 2) for values in epochs],
-        projected=[round(fmean(values), 2) if values else None for values in hard],
+        values=[round(fmean(values), digits) for values in epochs],
+        low=[round(min(values), digits) for values in epochs],
+        high=[round(max(values), digits) for values in epochs],
+        projected=[round(fmean(values), digits) if values else None for values in hard],
         num_seeds=len({run.seed for run in runs}),
     )
 

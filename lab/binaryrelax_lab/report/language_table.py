@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from binaryrelax_lab.report.epoch_chart import Chart, chart_of
@@ -30,17 +30,17 @@ class LanguageRow:
         known = [set(run.summary.texts or {}) for run in self.runs]
         return [VALIDATION, *sorted(set.intersection(*known) - {VALIDATION})]
 
-    def loss(self, text: str) -> Spread | None:
+    def loss(self, text: str) -> Spread:
         """In nats per token."""
-        return spread_of(run.score(text).loss for run in self.runs)
+        return _spread(run.score(text).loss for run in self.runs)
 
-    def perplexity(self, text: str) -> Spread | None:
+    def perplexity(self, text: str) -> Spread:
         """exp(loss), a mean over seeds."""
-        return spread_of(run.score(text).perplexity for run in self.runs)
+        return _spread(run.score(text).perplexity for run in self.runs)
 
-    def bits_per_byte(self, text: str) -> Spread | None:
+    def bits_per_byte(self, text: str) -> Spread:
         """Which no tokenizer changes."""
-        return spread_of(run.score(text).bits_per_byte for run in self.runs)
+        return _spread(run.score(text).bits_per_byte for run in self.runs)
 
     def bigrams(self, text: str) -> float | None:
         """The loss of counting pairs of tokens, for comparison."""
@@ -55,11 +55,13 @@ class LanguageRow:
 
 def language_rows(runs: Sequence[LanguageResult]) -> list[LanguageRow]:
     """A row for each recipe and text that it was trained on, in alphabetical order."""
-    together: dict[tuple[str, str], list[LanguageResult]] = {}
+    together: dict[tuple[str, str, str], list[LanguageResult]] = {}
     for run in runs:
-        corpus = str((run.split or {}).get("corpus", ""))
-        together.setdefault((corpus, run.name), []).append(run)
-    return [LanguageRow(name, corpus, runs) for (corpus, name), runs in sorted(together.items())]
+        split = run.split or {}
+        corpus, digest = str(split.get("corpus", "")), str(split.get("corpus_digest", ""))
+        together.setdefault((corpus, digest, run.name), []).append(run)
+    groups = sorted(together.items())
+    return [LanguageRow(name, corpus, runs) for (corpus, _, name), runs in groups]
 
 
 def language_charts(rows: Sequence[LanguageRow]) -> dict[str, list[Chart]]:
@@ -73,3 +75,9 @@ def language_charts(rows: Sequence[LanguageRow]) -> dict[str, list[Chart]]:
         full = [panel for panel in panels if any(row.bits for row in panel)] or panels[:1]
         charts[words] = [chart_of([row.runs for row in panel]) for panel in full]
     return charts
+
+
+def _spread(values: Iterable[float]) -> Spread:
+    spread = spread_of(values)
+    assert spread is not None, "a row has a run"
+    return spread

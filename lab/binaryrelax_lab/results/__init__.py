@@ -13,6 +13,7 @@ from binaryrelax_lab.results.language_result import (
     LanguageSummary as LanguageSummary,
     Sample as Sample,
     TextScore as TextScore,
+    perplexity_of as perplexity_of,
 )
 from binaryrelax_lab.results.run_result import (
     EpochRecord as EpochRecord,

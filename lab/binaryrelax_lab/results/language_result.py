@@ -13,6 +13,14 @@ from binaryrelax_lab.results.training_result import Ending, Epoch, TrainingResul
 VALIDATION = "validation"  # the text that every run is measured on
 
 
+LARGEST_LOSS = 700.0  # in nats; the exponential of a little more has no float
+
+
+def perplexity_of(loss: float) -> float:
+    """exp(loss), as far as there are numbers."""
+    return math.exp(min(loss, LARGEST_LOSS))
+
+
 @dataclass(frozen=True)
 class LanguageEpoch(Epoch):
     """One epoch, measured on some windows of the validation text. See `Epoch`.
@@ -40,7 +48,7 @@ class LanguageEpoch(Epoch):
     @property
     def perplexity(self) -> float:
         """Among how many tokens it wavers, as it were."""
-        return math.exp(self.loss)
+        return perplexity_of(self.loss)
 
     def to_json(self) -> Json:
         """The entry of ``result.json``."""

@@ -24,11 +24,11 @@ class Spread:
     deviation: float | None
     count: int
 
-    def text(self, *, signed: bool = False) -> str:
-        """Mean ± deviation with two digits."""
-        rounded = round(self.mean, 2) + 0.0  # no minus before zero
-        mean = f"{rounded:{'+' if signed else ''}.2f}".replace("-", "−")
-        return mean if self.deviation is None else f"{mean} ± {self.deviation:.2f}"
+    def text(self, *, signed: bool = False, digits: int = 2) -> str:
+        """Mean ± deviation with two digits, or as many as asked for."""
+        rounded = round(self.mean, digits) + 0.0  # no minus before zero
+        mean = f"{rounded:{'+' if signed else ''}.{digits}f}".replace("-", "−")
+        return mean if self.deviation is None else f"{mean} ± {self.deviation:.{digits}f}"
 
     def __str__(self) -> str:
         return self.text()

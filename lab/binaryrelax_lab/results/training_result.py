@@ -231,6 +231,11 @@ class RecipeFacts:
         return self.quantizer is not None
 
     @property
+    def grows_geometrically(self) -> bool:
+        """Whether its λ is multiplied again and again, as in the paper."""
+        return self.is_relaxed and self.settings.get("strength_growth", "geometric") == "geometric"
+
+    @property
     def is_relaxed(self) -> bool:
         """Whether its λ grows."""
         return self.is_quantized and self.settings.get("initial_strength") != "inf"

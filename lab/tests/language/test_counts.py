@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from lab.tests.support.texts import text_of
 
-from binaryrelax_lab.language import Bigrams, bigram_loss, load_corpus
+from binaryrelax_lab.language import Bigrams, load_corpus
 
 EVERY = np.arange(7)
 
@@ -34,13 +34,13 @@ def test_a_chain_is_predicted_as_well_as_can_be():
     random = np.random.default_rng(1)
     steps = random.integers(1, 3, size=60_000)  # one of two successors: 1 bit
     chain = text_of(np.cumsum(steps) % 50)
-    assert bigram_loss(chain, chain, 50) == pytest.approx(math.log(2), abs=0.02)
+    assert Bigrams(chain.tokens.numpy(), 50).loss(chain) == pytest.approx(math.log(2), abs=0.02)
 
 
 def test_more_tokens_make_better_counts():
     corpus = load_corpus(None, vocabulary=256)
     few, all_of_them = (
-        bigram_loss(corpus.train, corpus.validation, 256, num_tokens=count)
+        Bigrams(corpus.train.tokens[:count].numpy(), 256).loss(corpus.validation)
         for count in (20_000, None)
     )
     single = np.bincount(corpus.train.tokens.numpy(), minlength=256) + 1

@@ -9,7 +9,7 @@ from lab.tests.support.command import ROOT
 from lab.tests.support.errors import one_line
 from lab.tests.support.texts import text_folder
 
-from binaryrelax_lab.language import bigram_loss, load_corpus
+from binaryrelax_lab.language import Bigrams, load_corpus
 from binaryrelax_lab.language.novels import embedded_text
 
 pytestmark = pytest.mark.peers
@@ -38,7 +38,7 @@ def test_more_tokens_make_a_shorter_text():
 def test_bigrams_of_longer_tokens_say_more_per_byte():
     def bits_per_byte(vocabulary):
         corpus = load_corpus(None, vocabulary=vocabulary)
-        nats = bigram_loss(corpus.train, corpus.validation, vocabulary)
+        nats = Bigrams(corpus.train.tokens.numpy(), vocabulary).loss(corpus.validation)
         return nats * len(corpus.validation.tokens) / corpus.validation.num_bytes
 
     assert bits_per_byte(1024) < bits_per_byte(256)

@@ -1,6 +1,7 @@
 """Training on text with the engine of the images: what a run leaves, and that it resumes."""
 
 import re
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 
@@ -21,12 +22,16 @@ from lab.tests.support.tiny_language import (
 )
 from safetensors.torch import load_file
 
-from binaryrelax import load_packed
+from binaryrelax import PerGroup, Ternary, load_packed
 from binaryrelax_lab.campaign import Campaign
 from binaryrelax_lab.engine import (
     FINAL_NAME,
     RESULT_NAME,
+    HoldsOtherRun,
     Job,
+    Listener,
+    Machine,
+    RunOptions,
     RunStopped,
     UnfitStart,
     digest_of,
@@ -34,6 +39,7 @@ from binaryrelax_lab.engine import (
     read_json,
     refuse_impossible,
     train,
+    train_all,
 )
 from binaryrelax_lab.engine.network import new_network, take_over, tensors_of
 from binaryrelax_lab.language import LanguageData, LanguageExtraMissing, build_llama, load_corpus
@@ -186,6 +192,51 @@ def test_a_language_model_is_packed_and_predicts_the_same(whole_runs, tmp_path):
     tokens = torch.arange(16)[None]
     close = partial(torch.testing.assert_close, rtol=1e-4, atol=1e-5)
     close(again(tokens).logits, trained(tokens).logits)
+
+
+def test_cells_of_another_text_are_not_counted_as_done(tmp_path):
+    recipes = (tiny_language_recipe("float"),)
+    campaign = Campaign(recipes=recipes, out=tmp_path)
+    carry_on(campaign, data=tiny_texts())
+    with pytest.raises(HoldsOtherRun, match=r"float.* on other data") as caught:
+        carry_on(campaign, data=tiny_texts(start=500))
+    one_line(caught)
+    [job] = campaign.jobs()
+    tools = {"machine": Machine(), "listener": Listener(), "options": RunOptions(resume=True)}
+    with pytest.raises(HoldsOtherRun, match=r"float.* on other data"):
+        train_all([job], tiny_texts(start=500), **tools)
+
+
+def test_a_text_shorter_than_a_window_is_refused():
+    data = tiny_texts()
+    recipe = replace(tiny_language_recipe("float"), context=2000)
+    with pytest.raises(ValueError, match="the validation text has 1000 tokens, fewer than"):
+        data.task_for(recipe)
+
+
+def test_layers_that_cannot_be_grouped_are_refused_before_anything_is_trained(tmp_path):
+    recipe = replace(
+        tiny_language_recipe("relax-ternary"), quantizer=Ternary(granularity=PerGroup(100))
+    )
+    job = Job(recipe, 0, tmp_path / "run")
+    tools = {"machine": Machine(), "listener": Listener(), "options": RunOptions()}
+    with pytest.raises(ValueError, match=r"q_proj.*100") as caught:
+        train_all([job], tiny_texts(), **tools)
+    one_line(caught)
+    assert not job.folder.exists()
+
+
+def test_attention_is_causal_without_a_mask():
+    """What follows does not matter, and windows are never padded."""
+    llama = build_llama("llama-tiny", 256, 16).eval()
+    tokens = torch.randint(256, (2, 16))
+    later = tokens.clone()
+    later[:, 10:] = 0
+    torch.testing.assert_close(llama(later).logits[:, :10], llama(tokens).logits[:, :10])
+    llama.set_attn_implementation("sdpa")
+    usual = llama(tokens).logits
+    llama.set_attn_implementation("causal_sdpa")
+    torch.testing.assert_close(llama(tokens).logits, usual)
 
 
 def test_texts_are_for_language_recipes_and_images_for_the_others(tmp_path):

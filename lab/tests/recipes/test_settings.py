@@ -174,8 +174,6 @@ def test_every_number_of_a_language_recipe_can_be_set_and_wrong_ones_are_refused
     [
         ("parq-ternary", "initial_strength", "2"),
         ("linear-binary", "growth", "1.5"),
-        ("ste-binary", "strength_growth", "linear"),
-        ("float", "strength_growth", "linear"),
     ],
 )
 def test_settings_of_another_way_to_grow_are_refused(method, key, text):

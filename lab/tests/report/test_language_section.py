@@ -19,7 +19,7 @@ def test_losses_are_means_over_seeds(tmp_path):
     results = [made_up_language_result(RECIPE, seed=k, last=4.0 + k / 10) for k in (0, 1)]
     summary, page = written(tmp_path, *results)
     assert (summary.num_runs, summary.num_recipes, summary.notes) == (2, 1, ())
-    assert "4.05 ± 0.07" in page and "2 runs of 1 recipe" in page
+    assert "4.050 ± 0.071" in page and "2 runs of 1 recipe" in page
 
 
 def test_what_the_network_writes_is_shown_and_escaped(tmp_path):
