@@ -37,7 +37,7 @@ def lm_small(method: str = "float") -> LanguageRecipe:
     loss stays above that of counting pairs.
     """
     start = _float_recipe(
-        "small", steps_per_epoch=7, batch_size=16, context=128, vocabulary=1024, lr=5e-3
+        "small", steps_per_epoch=8, batch_size=16, context=128, vocabulary=1024, lr=5e-3
     )
     return _by_method(start, method)
 
