@@ -76,12 +76,11 @@ class LanguageRecipe(Recipe):
 
     def _refuse_settings_without_effect(self, values: Mapping[str, Any]) -> None:
         super()._refuse_settings_without_effect(values)
-        way = self.strength_growth
         for key in STRENGTH_OF_GEOMETRIC:
-            if key in values and way != "geometric":
+            if key in values and self.strength_growth != "geometric":
                 raise ValueError(
-                    f"{key}: with strength_growth={way} it has no effect on {self.name}; take a "
-                    "relax recipe"
+                    f"{key}: with strength_growth={self.strength_growth} it has no effect on "
+                    f"{self.name}; take a relax recipe"
                 )
 
     def schedule(self, steps_per_epoch: int) -> Schedule:

@@ -33,8 +33,7 @@ _KINDS: dict[str, tuple[Quantizer | None, float | None, str]] = {  # and λ at f
 def lm_small(method: str = "float") -> LanguageRecipe:
     """7 million weights, of which 6 million are quantized: ten minutes on two CPU cores.
 
-    So few tokens make a small vocabulary the better one: with 4,096 tokens and as much time, the
-    loss stays above that of counting pairs.
+    The vocabulary is small, as the run is short: rare tokens would hardly be met.
     """
     start = _float_recipe(
         "small", steps_per_epoch=8, batch_size=16, context=128, vocabulary=1024, lr=5e-3

@@ -1,6 +1,6 @@
 """The study on language models: the runs that choose its learning rates (docs/evidence/plan.md).
 
-The small network is trained on 33 million tokens here, 23 times as many as in ten minutes on a CPU.
+The small network is trained on 33 million tokens here, 20 times as many as in ten minutes on a CPU.
 """
 
 from collections.abc import Callable, Iterable
