@@ -1,6 +1,5 @@
 // Winograd's convolution with AVX-512 and VNNI.
-#include "avx512_multiply.hpp"
-#include "winograd.hpp"
+#include "avx512_tiles.hpp"
 
 namespace binaryrelax {
 namespace avx512 {
@@ -62,9 +61,9 @@ void transform_block(const TileInputJob& job, int64_t channel) {
     }
     for (int row = 0; row < TILE_FIELD; ++row) {
         const Numbers transformed = rows[row].transformed();
-        uint8_t* out = job.out + row * TILE_FIELD * job.position_stride + channel;
+        uint8_t* out = job.out + row * TILE_FIELD * job.position_stride + channel / TILE_CHANNELS * TileLayout::BLOCK;
         UNROLL for (int column = 0; column < TILE_FIELD; ++column, out += job.position_stride) {
-            store_bytes(transformed.even[column], transformed.odd[column], out, out + job.channels);
+            store_bytes(transformed.even[column], transformed.odd[column], out, out + TILE_CHANNELS);
         }
     }
 }
@@ -80,28 +79,38 @@ inline __m512i combine(__m512i g0, __m512i g1, __m512i g2) {
     return ROW % 2 ? _mm512_add_epi8(outer, inner) : _mm512_sub_epi8(outer, inner);
 }
 
+// What the products of a row of positions are made with.
+struct Row {
+    const int8_t* taps;   // [tap][line]; of each: [quad of channels][set][lane][4]
+    int64_t line;         // bytes
+    int sets;
+    int64_t channels;
+    int8_t* weights;      // [6][line]; of each the same
+    int32_t* starts;      // [6][PANEL]
+};
+
 template <int ROW>
-void transform_row(const TileWeightJob& job) {
-    const int64_t line = job.sets * LANES * 4, quads = job.channels / 4;
+void transform_row(const Row& job) {
+    const int64_t quad_bytes = job.sets * LANES * 4, quads = job.channels / 4;
     const __m512i ones = _mm512_set1_epi8(1);
     for (int set = 0; set < job.sets; ++set) {
-        const int8_t* panel = job.panel + set * LANES * 4;
+        const int8_t* panel = job.taps + set * LANES * 4;
         __m512i sums[TILE_FIELD];
         UNROLL for (int column = 0; column < TILE_FIELD; ++column) sums[column] = _mm512_setzero_si512();
-        for (int64_t quad = 0; quad < quads; ++quad, panel += line) {
+        for (int64_t quad = 0; quad < quads; ++quad, panel += quad_bytes) {
             __m512i g[3];
             UNROLL for (int column = 0; column < 3; ++column) {
                 __m512i taps[3];
                 UNROLL for (int row = 0; row < 3; ++row) {
-                    taps[row] = _mm512_loadu_si512(panel + (row * 3 + column) * job.stride);
+                    taps[row] = _mm512_loadu_si512(panel + (row * 3 + column) * job.line);
                 }
                 g[column] = combine<ROW>(taps[0], taps[1], taps[2]);
             }
             const __m512i columns[TILE_FIELD] = {combine<0>(g[0], g[1], g[2]), combine<1>(g[0], g[1], g[2]),
                                                  combine<2>(g[0], g[1], g[2]), combine<3>(g[0], g[1], g[2]),
                                                  combine<4>(g[0], g[1], g[2]), combine<5>(g[0], g[1], g[2])};
-            int8_t* out = job.out + quad * line + set * LANES * 4;
-            UNROLL for (int column = 0; column < TILE_FIELD; ++column, out += job.stride) {
+            int8_t* out = job.weights + quad * quad_bytes + set * LANES * 4;
+            UNROLL for (int column = 0; column < TILE_FIELD; ++column, out += job.line) {
                 _mm512_storeu_si512(out, columns[column]);
                 sums[column] = _mm512_dpbusd_epi32(sums[column], ones, columns[column]);
             }
@@ -113,42 +122,41 @@ void transform_row(const TileWeightJob& job) {
     }
 }
 
-template <int PIXELS, int SETS>
-struct MultiplyTiles {
-    static void run(const TileProductJob& job, int first_pixel) {
-        const uint8_t* pixels[PIXELS];
-        __m512i upper[PIXELS][SETS], lower[PIXELS][SETS];
-        UNROLL_ALL for (int pixel = 0; pixel < PIXELS; ++pixel) {
-            pixels[pixel] = job.pixels[first_pixel + pixel];
-            UNROLL for (int set = 0; set < SETS; ++set) {
-                upper[pixel][set] = lower[pixel][set] = _mm512_setzero_si512();
-            }
-        }
-        const int8_t* weights = job.weights;
-        for (int64_t channel = 0; channel < job.channels; channel += 4, weights += SETS * LANES * 4) {
-            __m512i four[SETS];
-            UNROLL for (int set = 0; set < SETS; ++set) four[set] = _mm512_loadu_si512(weights + set * LANES * 4);
-            UNROLL_ALL for (int pixel = 0; pixel < PIXELS; ++pixel) {
-                const __m512i high = four_bytes(pixels[pixel] + channel);
-                const __m512i low = four_bytes(pixels[pixel] + job.channels + channel);
-                UNROLL for (int set = 0; set < SETS; ++set) {
-                    upper[pixel][set] = _mm512_dpbusd_epi32(upper[pixel][set], high, four[set]);
-                    lower[pixel][set] = _mm512_dpbusd_epi32(lower[pixel][set], low, four[set]);
-                    hold(upper[pixel][set]);
-                    hold(lower[pixel][set]);
-                }
-            }
-        }
-        UNROLL for (int set = 0; set < SETS; ++set) {
-            const __m512i start = _mm512_loadu_si512(job.starts + set * LANES);
-            UNROLL_ALL for (int pixel = 0; pixel < PIXELS; ++pixel) {
-                const __m512i high = _mm512_slli_epi32(_mm512_add_epi32(upper[pixel][set], start), 8);
-                _mm512_storeu_si512(job.products + (first_pixel + pixel) * PANEL + set * LANES,
-                                    _mm512_add_epi32(high, lower[pixel][set]));
-            }
+void transform_row(const Row& job, int row) {
+    switch (row) {
+        case 0: return transform_row<0>(job);
+        case 1: return transform_row<1>(job);
+        case 2: return transform_row<2>(job);
+        case 3: return transform_row<3>(job);
+        case 4: return transform_row<4>(job);
+        default: return transform_row<5>(job);
+    }
+}
+
+void keep_weights(const TileWeightJob& job) {
+    int8_t* out = reinterpret_cast<int8_t*>(job.out);
+    const uint32_t* words = job.words;
+    for (int tap = 0; tap < 9; ++tap, words += job.channels * job.bits / 32 * job.sets * LANES) {
+        expand(words, job.sets, job.channels / 4, job.bits, out + tap * tile_line(job.channels, job.sets));
+    }
+}
+
+void multiply_tiles(const TileProductJob& job) {
+    const int64_t line = tile_line(job.channels, job.sets);
+    int8_t* weights = reinterpret_cast<int8_t*>(job.room);
+    int32_t* starts = reinterpret_cast<int32_t*>(job.room + TILE_FIELD * line);
+    const Row of_row{reinterpret_cast<const int8_t*>(job.weights), line, job.sets, job.channels, weights, starts};
+    for (int row = 0; row < TILE_FIELD; ++row) {
+        transform_row(of_row, row);
+        for (int column = 0; column < TILE_FIELD; ++column) {
+            const int position = row * TILE_FIELD + column;
+            run_in_blocks<MultiplyTiles, 2>(PositionJob{
+                weights + column * line, job.sets, job.channels, starts + column * PANEL,
+                job.tiles + position * job.position_stride, job.group_stride, job.num_tiles,
+                job.products + position * job.position_products});
         }
     }
-};
+}
 
 inline __m512i add32(__m512i x, __m512i y) { return _mm512_add_epi32(x, y); }
 template <int BITS>
@@ -166,19 +174,10 @@ inline void combine_six(const __m512i (&m)[TILE_FIELD], __m512i (&out)[TILE]) {
     out[3] = add32(add32(shifted<4>(m[5]), shifted<3>(add32(m[5], v))), shifted<2>(u));
 }
 
+}  // namespace
+
 void transform_input(const TileInputJob& job) {
     for (int64_t channel = 0; channel < job.channels; channel += TILE_CHANNELS) transform_block(job, channel);
-}
-
-void transform_weights(const TileWeightJob& job) {
-    switch (job.row) {
-        case 0: return transform_row<0>(job);
-        case 1: return transform_row<1>(job);
-        case 2: return transform_row<2>(job);
-        case 3: return transform_row<3>(job);
-        case 4: return transform_row<4>(job);
-        default: return transform_row<5>(job);
-    }
 }
 
 void transform_output(const TileOutputJob& job) {
@@ -205,9 +204,7 @@ void transform_output(const TileOutputJob& job) {
     }
 }
 
-}  // namespace
-
-const WinogradKernels WINOGRAD = {transform_input, transform_weights, run_in_blocks<MultiplyTiles, 2>, transform_output};
+const WinogradKernels WINOGRAD = {9, TILE_FIELD + 1, 60, 1, transform_input, keep_weights, multiply_tiles, transform_output};
 
 }  // namespace avx512
 }  // namespace binaryrelax

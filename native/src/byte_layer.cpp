@@ -55,7 +55,8 @@ ByteLayer::ByteLayer(const PackedTensor& weight, const Geometry& geometry, const
     }
     find_runs();
     find_chunks();
-    const std::vector<int64_t> places = sources();
+    std::vector<int64_t> places = sources();
+    if (in_words()) spread(places);
     for (int64_t group = 0; group < geometry.groups; ++group) {
         tiles_.emplace_back(canonical(weight), group * outputs_in_group(), outputs_in_group(), places);
     }
@@ -63,7 +64,8 @@ ByteLayer::ByteLayer(const PackedTensor& weight, const Geometry& geometry, const
 
 void ByteLayer::find_runs() {
     const int64_t channels = geometry_.padded_inputs_in_group();
-    const bool rows = geometry_.groups == 1 && geometry_.horizontal.dilation == 1;
+    const bool wastes_words = channels * bits_ % 32 != 0;
+    const bool rows = geometry_.groups == 1 && geometry_.horizontal.dilation == 1 && (wastes_words || !in_words());
     for (int64_t i = 0; i < geometry_.vertical.kernel; ++i) {
         if (rows) {
             runs_.push_back({i, 0, geometry_.horizontal.kernel * channels});
@@ -105,7 +107,7 @@ void ByteLayer::find_chunks() {
             filled += padded;
             quad += taken;
         }
-        word += round_up(quads * 4 * bits_, 32) / 32;
+        word += words_of(runs_[run]);
     }
     close();
     panel_bytes_ = most * quad_bytes;
@@ -115,7 +117,7 @@ std::vector<int64_t> ByteLayer::sources() const {
     std::vector<int64_t> places;
     const int64_t channels = geometry_.padded_inputs_in_group(), taps = geometry_.taps();
     for (const Run& run : runs_) {
-        const int64_t all = round_up(run.bytes * bits_, 32) / bits_;
+        const int64_t all = words_of(run) * 32 / bits_;
         for (int64_t place = 0; place < all; ++place) {
             const int64_t channel = place % channels, column = run.column + place / channels;
             const bool there = place < run.bytes && channel < geometry_.inputs_in_group;
@@ -124,6 +126,16 @@ std::vector<int64_t> ByteLayer::sources() const {
         }
     }
     return places;
+}
+
+// So that a shift of a word brings the codes of a quad to the same place of its four bytes.
+void ByteLayer::spread(std::vector<int64_t>& sources) const {
+    const size_t quads = 8 / static_cast<size_t>(bits_), places = 4 * quads;
+    std::vector<int64_t> word(places);
+    for (size_t first = 0; first < sources.size(); first += places) {
+        for (size_t i = 0; i < places; ++i) word[i % 4 * quads + i / 4] = sources[first + i];
+        std::copy(word.begin(), word.end(), sources.begin() + static_cast<std::ptrdiff_t>(first));
+    }
 }
 
 // Places of missing channels count as the code 0, which is what they expand to.
@@ -175,10 +187,22 @@ std::vector<int64_t> ByteLayer::offsets_in_map(const ByteLayout& layout) const {
         }
         return taps;
     }
-    return offsets([&](int64_t run) {
-        return runs_[run].row * geometry_.vertical.dilation * layout.row_bytes +
-               runs_[run].column * geometry_.horizontal.dilation * layout.record;
-    });
+    return offsets([&](int64_t run) { return offset_of(runs_[run], layout); });
+}
+
+int64_t ByteLayer::offset_of(const Run& run, const ByteLayout& layout) const {
+    return run.row * geometry_.vertical.dilation * layout.row_bytes +
+           run.column * geometry_.horizontal.dilation * layout.record;
+}
+
+std::vector<CodeRun> ByteLayer::code_runs(const ByteLayout& layout) const {
+    std::vector<CodeRun> found;
+    int64_t word = 0;
+    for (const Run& run : runs_) {
+        found.push_back({word, run.bytes / 4, offset_of(run, layout)});
+        word += words_of(run);
+    }
+    return found;
 }
 
 std::vector<ByteLayer::TapSteps> ByteLayer::tap_steps(const Chunk& chunk) const {
@@ -191,9 +215,7 @@ std::vector<ByteLayer::TapSteps> ByteLayer::tap_steps(const Chunk& chunk) const 
         for (int64_t quad = 0; quad < piece.quads;) {
             const int64_t in_run = piece.byte / 4 + quad;
             const int64_t taken = std::min(tap_quads - in_run % tap_quads, piece.quads - quad);
-            const bool whole = quad * 4 * bits_ % 32 == 0 && taken * 4 * bits_ % 32 == 0;
-            found.push_back({run.row, run.column + in_run / tap_quads, step, taken,
-                             whole ? piece.word + quad * 4 * bits_ / 32 : -1});
+            found.push_back({run.row, run.column + in_run / tap_quads, step, taken});
             quad += taken;
             step += taken;
         }
@@ -224,15 +246,6 @@ void ByteLayer::expand(int64_t group, int64_t panel, const Chunk& chunk, int8_t*
         const int64_t missing = (piece.padded_quads - piece.quads) * sets * LANES * 4;
         std::fill_n(out, missing, int8_t{0});
         out += missing;
-    }
-}
-
-void ByteLayer::expand_taps(int64_t group, int64_t panel, int64_t stride, int8_t* out) const {
-    const int64_t channels = geometry_.padded_inputs_in_group();
-    const int sets = tiles_[group].panel_sets(panel);
-    const uint32_t* words = tiles_[group].panel(panel);
-    for (int64_t tap = 0; tap < geometry_.taps(); ++tap, out += stride, words += channels * bits_ / 32 * sets * LANES) {
-        kernels_->expand(words, sets, channels / 4, bits_, out);
     }
 }
 

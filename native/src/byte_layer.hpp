@@ -2,7 +2,8 @@
 //
 // The bytes that an output reads are runs: stretches without a gap in the map of activations. A kernel row is one run
 // where channels are not grouped and columns are not dilated, else every tap is. Weights are stored run by run, each
-// beginning with a new word, and a panel is multiplied in chunks of its runs that fit the innermost cache.
+// beginning with a new word, and a panel is multiplied in chunks of its runs that fit the innermost cache. Or, where
+// kernels take codes as they are, runs are multiplied as a whole.
 #pragma once
 
 #include <cstdint>
@@ -51,7 +52,6 @@ class ByteLayer {
     struct TapSteps {  // those of a chunk that multiply what one tap reads
         int64_t row, column;
         int64_t first_step, steps;
-        int64_t word;  // of the panel, where their codes begin; -1: they are not whole words
     };
 
     // Whether weights and groups are of a kind that this layer multiplies.
@@ -74,6 +74,10 @@ class ByteLayer {
     const std::vector<int32_t>& weight_sums() const { return weight_sums_; }
     const std::vector<Run>& runs() const { return runs_; }
     const std::vector<Chunk>& chunks() const { return chunks_; }
+    // Whether kernels take codes as they are.
+    bool in_words() const { return kernels_->multiply_words && !depthwise_; }
+    std::vector<CodeRun> code_runs(const ByteLayout& layout) const;
+    bool tap_is_run() const { return static_cast<int64_t>(runs_.size()) == geometry_.taps(); }
     // Where a step is one quad.
     std::vector<TapSteps> tap_steps(const Chunk& chunk) const;
     int64_t steps() const { return chunks_.empty() ? 0 : chunks_.back().first_step + chunks_.back().steps; }
@@ -91,8 +95,6 @@ class ByteLayer {
     void expand(int64_t group, int64_t panel, const Chunk& chunk, int8_t* out) const;
     const uint32_t* words(int64_t group, int64_t panel) const { return tiles_[group].panel(panel); }
     int bits() const { return bits_; }
-    // All weights of a panel, taps `stride` bytes apart; where codes of a tap fill whole words.
-    void expand_taps(int64_t group, int64_t panel, int64_t stride, int8_t* out) const;
     int panel_sets(int64_t group, int64_t panel) const { return tiles_[group].panel_sets(panel); }
     const int8_t* depthwise_weights() const { return depthwise_weights_.data(); }  // [tap][output]
 
@@ -100,6 +102,9 @@ class ByteLayer {
     void find_runs();
     void find_chunks();
     std::vector<int64_t> sources() const;
+    void spread(std::vector<int64_t>& sources) const;
+    int64_t offset_of(const Run& run, const ByteLayout& layout) const;
+    int64_t words_of(const Run& run) const { return (run.bytes * bits_ + 31) / 32; }
     void sum_weights(const PackedTensor& weight);
     void keep_depthwise(const PackedTensor& weight);
     template <typename Place>

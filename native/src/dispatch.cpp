@@ -49,7 +49,7 @@ const Kernels VBMI_KERNELS = {"avx512_vbmi", avx512::build_tables, avx512::look_
                               avx512::dot_bytes, nullptr, avx512::add_signed, avx512::add_signed,
                               avx512::finish_exact, avx512::finish_fast, 1, nullptr, nullptr,
                               avx512::multiply, avx512_vbmi::multiply_words, avx512::multiply_depthwise,
-                              avx512::write_outputs, avx512::quantize, &avx512::FLOATS, &avx512::WINOGRAD};
+                              avx512::write_outputs, avx512::quantize, &avx512::FLOATS, &avx512_vbmi::WINOGRAD};
 
 const Kernels AMX_KERNELS = {"amx", avx512::build_tables, avx512::look_up, avx512::largest_magnitude,
                              avx512::to_bytes, avx512::shuffle, avx512::dot_codes, avx512_vbmi::expand,

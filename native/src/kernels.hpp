@@ -89,19 +89,24 @@ struct ChunkJob {
     const int* slots = nullptr;     // [num_pixels]: which totals are a pixel's, where one quad is a step; null: all
 };
 
-// Whole words of codes times few pixels, for which weights are not worth writing down; added to the totals.
-constexpr int MOST_CODE_PIXELS = 4;
+// Codes that become weights in registers, where that costs nothing beside the products.
+struct CodeRun {
+    int64_t word;                   // of a panel's lines, where its codes begin
+    int64_t quads;
+    int64_t offset;                 // bytes from a pixel's start to its activations
+};
 
 struct WordsJob {
-    const uint32_t* words;          // [word][set][lane]
+    const uint32_t* words;          // [word][set][lane], codes spread (`Tiles`)
     int sets;
     int bits;
-    int64_t num_words;
-    const int64_t* offsets;         // for each quad: bytes from a pixel's start to its activations
+    const CodeRun* runs;
+    int64_t num_runs;
     const uint8_t* const* pixels;   // [num_pixels]
-    const int* slots;               // [num_pixels]: which totals are a pixel's
-    int num_pixels;                 // 1 to MOST_CODE_PIXELS
+    int num_pixels;                 // 1 to MOST_PIXELS
     int32_t* totals;                // [slot][PANEL]
+    bool first;                     // whether totals are written; else added to
+    const int* slots;               // [num_pixels]: which totals are a pixel's; null: all
 };
 
 // One weight for each channel and tap: totals[pixel][channel] = sum over taps of weight * x.
@@ -145,6 +150,8 @@ struct FinishJob {
 };
 
 struct WinogradKernels;
+struct TileInputJob;
+struct TileOutputJob;
 
 struct Kernels {
     const char* name;
@@ -178,7 +185,7 @@ struct Kernels {
     void (*enter)();                 // before and after `multiply` on a thread; or null
     void (*leave)();
     void (*multiply)(const ChunkJob& job);
-    void (*multiply_words)(const WordsJob& job);  // or null
+    void (*multiply_words)(const WordsJob& job);  // or null; then layers keep their codes spread for it
     void (*multiply_depthwise)(const DepthwiseJob& job);
     void (*write_outputs)(const OutputJob& job);
     // out = round(x * inverse + zero), between 0 and 255; NaN becomes `zero`

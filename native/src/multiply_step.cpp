@@ -44,7 +44,10 @@ class MultiplyWork {
         : layer_(*owner.bytes), kernels_(layer_.kernels()), from_(from), rows_(rows), access_(access), output_(output),
           pixels_(access == Access::Rows, output), padded_(kernels_.quads_per_step > 1 && !layer_.is_depthwise()),
           epilogue_(owner, from, added, to, output) {
-        if (access == Access::Gathered) {
+        if (layer_.in_words()) {
+            runs_ = layer_.code_runs(from.layout);
+            skips_padding_ = pays_to_skip_padding() && layer_.tap_is_run();
+        } else if (access == Access::Gathered) {
             offsets_ = layer_.offsets_in_rows();
             stride_ = layer_.gathered_bytes();
         } else {
@@ -56,7 +59,7 @@ class MultiplyWork {
         const int64_t shared = threads == 1 ? pixels_.groups : divide_up(pixels_.groups, wanted);
         groups_in_unit_ = std::clamp<int64_t>(shared, std::min<int64_t>(2, pixels_.groups), MOST_PIXELS / GROUP);
         blocks_ = divide_up(pixels_.groups, groups_in_unit_);
-        if (pays_to_skip_padding()) {
+        if (!layer_.in_words() && pays_to_skip_padding()) {
             for (const ByteLayer::Chunk& chunk : layer_.chunks()) taps_.push_back(layer_.tap_steps(chunk));
         }
     }
@@ -138,6 +141,7 @@ class MultiplyWork {
                                          layer_.geometry().outputs, totals});
             return;
         }
+        if (layer_.in_words()) return multiply_words(group, panel, pixels_.first(begin), starts, slot);
         if (!taps_.empty()) return multiply_inside(group, panel, pixels_.first(begin), starts, slot);
         int8_t* weights = room.panel.reserve(layer_.panel_bytes());
         for (const ByteLayer::Chunk& chunk : layer_.chunks()) {
@@ -168,49 +172,78 @@ class MultiplyWork {
         return input >= 0 && input < inputs;
     }
 
-    // Tap by tap, without the pixels for which the tap lies in the padding.
-    void multiply_inside(int64_t group, int64_t panel, int64_t first, const uint8_t* const* starts, int count) const {
-        const Axis &vertical = layer_.geometry().vertical, &horizontal = layer_.geometry().horizontal;
-        int64_t rows[MOST_PIXELS], columns[MOST_PIXELS];  // that the first tap reads
-        for_each_row(first, count, [&](Place at, int64_t i, int64_t in_row) {
-            for (int64_t x = i; x < i + in_row; ++x, ++at.x) {
-                rows[x] = at.y * vertical.stride - vertical.padding;
-                columns[x] = at.x * horizontal.stride - horizontal.padding;
+    // The pixels of a unit for which a tap does not lie in the padding.
+    class Inside {
+      public:
+        Inside(const MultiplyWork& work, int64_t first, const uint8_t* const* starts, int count)
+            : work_(work), starts_(starts), count_(count) {
+            const Axis &vertical = work.layer_.geometry().vertical, &horizontal = work.layer_.geometry().horizontal;
+            work.for_each_row(first, count, [&](Place at, int64_t i, int64_t in_row) {
+                for (int64_t x = i; x < i + in_row; ++x, ++at.x) {
+                    rows_[x] = at.y * vertical.stride - vertical.padding;
+                    columns_[x] = at.x * horizontal.stride - horizontal.padding;
+                }
+            });
+        }
+
+        void find(int64_t row, int64_t column) {
+            const Shape& shape = work_.from_.shape;
+            const auto height = static_cast<uint64_t>(shape.height), width = static_cast<uint64_t>(shape.width);
+            const int64_t down = row * work_.layer_.geometry().vertical.dilation;
+            const int64_t right = column * work_.layer_.geometry().horizontal.dilation;
+            num_kept = 0;
+            for (int i = 0; i < count_; ++i) {
+                kept[num_kept] = starts_[i];
+                slots[num_kept] = i;
+                num_kept += (static_cast<uint64_t>(rows_[i] + down) < height) &
+                            (static_cast<uint64_t>(columns_[i] + right) < width);
             }
-        });
+        }
+
         const uint8_t* kept[MOST_PIXELS];
         int slots[MOST_PIXELS], num_kept = 0;
-        const auto keep = [&](int64_t row, int64_t column) {
-            const auto height = static_cast<uint64_t>(from_.shape.height), width = static_cast<uint64_t>(from_.shape.width);
-            num_kept = 0;
-            for (int i = 0; i < count; ++i) {
-                const auto y = static_cast<uint64_t>(rows[i] + row * vertical.dilation);
-                const auto x = static_cast<uint64_t>(columns[i] + column * horizontal.dilation);
-                kept[num_kept] = starts[i];
-                slots[num_kept] = i;
-                num_kept += (y < height) & (x < width);
-            }
-        };
+
+      private:
+        const MultiplyWork& work_;
+        const uint8_t* const* starts_;
+        const int count_;
+        int64_t rows_[MOST_PIXELS], columns_[MOST_PIXELS];  // that the first tap reads
+    };
+
+    void multiply_words(int64_t group, int64_t panel, int64_t first, const uint8_t* const* starts, int count) const {
+        WordsJob job{layer_.words(group, panel), layer_.panel_sets(group, panel), layer_.bits(), runs_.data(),
+                     static_cast<int64_t>(runs_.size()), starts, count, room.totals.data(), true, nullptr};
+        if (!skips_padding_) return kernels_.multiply_words(job);
+        std::fill_n(job.totals, count * PANEL, 0);
+        Inside inside(*this, first, starts, count);
+        job.first = false;
+        job.num_runs = 1;
+        job.pixels = inside.kept;
+        job.slots = inside.slots;
+        for (const ByteLayer::Run& tap : layer_.runs()) {
+            inside.find(tap.row, tap.column);
+            job.num_pixels = inside.num_kept;
+            if (job.num_pixels > 0) kernels_.multiply_words(job);
+            ++job.runs;
+        }
+    }
+
+    // Tap by tap, without the pixels for which the tap lies in the padding.
+    void multiply_inside(int64_t group, int64_t panel, int64_t first, const uint8_t* const* starts, int count) const {
+        Inside inside(*this, first, starts, count);
         int32_t* totals = room.totals.data();
         std::fill_n(totals, count * PANEL, 0);
         int8_t* weights = room.panel.reserve(layer_.panel_bytes());
         const int sets = layer_.panel_sets(group, panel);
         for (size_t index = 0; index < taps_.size(); ++index) {
             const ByteLayer::Chunk& chunk = layer_.chunks()[index];
-            bool is_expanded = false;
+            expand(group, panel, chunk, weights);
             for (const ByteLayer::TapSteps& tap : taps_[index]) {
-                keep(tap.row, tap.column);
-                if (num_kept == 0) continue;
-                const int64_t* offsets = offsets_.data() + tap.first_step;
-                if (kernels_.multiply_words && num_kept <= MOST_CODE_PIXELS && tap.word >= 0) {
-                    kernels_.multiply_words({layer_.words(group, panel) + tap.word * sets * LANES, sets, layer_.bits(),
-                                             tap.steps * 4 * layer_.bits() / 32, offsets, kept, slots, num_kept, totals});
-                    continue;
-                }
-                if (!is_expanded) expand(group, panel, chunk, weights);
-                is_expanded = true;
+                inside.find(tap.row, tap.column);
+                if (inside.num_kept == 0) continue;
                 kernels_.multiply({weights + (tap.first_step - chunk.first_step) * sets * LANES * 4, sets, tap.steps,
-                                   offsets, kept, stride_, num_kept, totals, false, slots});
+                                   offsets_.data() + tap.first_step, inside.kept, stride_, inside.num_kept, totals,
+                                   false, inside.slots});
             }
         }
     }
@@ -249,6 +282,8 @@ class MultiplyWork {
     ByteEpilogue epilogue_;
     std::vector<int64_t> offsets_;
     int64_t stride_ = 0, groups_in_unit_ = 1, blocks_ = 1;
+    std::vector<CodeRun> runs_;  // where kernels take codes
+    bool skips_padding_ = false;
     std::vector<std::vector<ByteLayer::TapSteps>> taps_;  // of each chunk, where padding is skipped
 };
 

@@ -9,6 +9,9 @@
 // A row's word is a piece of the canonical layout: codes of `bits` bits, first input in the lowest bits. One
 // layout serves both modes: a nibble of a word is an index into a table of 16 sums (four 1-bit codes or two
 // 2-bit codes), and a shift and a mask leave four codes in the four bytes that a byte product wants.
+//
+// Codes are spread where kernels expand them in registers: the four of a quad lie at the same place of a word's four
+// bytes, those of quad q from bit q * bits on. Then one shift serves them all.
 #pragma once
 
 #include <cstdint>

@@ -14,10 +14,13 @@
 //
 //   a = 4 d2 - d4, b = 4 d1 - d3, c = d4 - d2, e = 2 (d3 - d1); s, u = m1 +- m2; t, v = m3 +- m4
 //
-// The 16 bits of an input are multiplied as two bytes, the upper ones with 128 added.
+// The 16 bits of an input are multiplied as two bytes, the upper ones with 128 added. So sums start from -128 times the
+// sum of an output's weights, at each position.
 #pragma once
 
 #include <cstdint>
+
+#include "kernels.hpp"
 
 namespace binaryrelax {
 
@@ -26,34 +29,48 @@ constexpr int TILE_FIELD = 6;                   // inputs along an edge
 constexpr int POSITIONS = TILE_FIELD * TILE_FIELD;
 constexpr int64_t TILE_CHANNELS = 64;           // channels come in multiples of this
 constexpr int64_t MOST_TILE_SUM = 1 << 25;      // what |Y| must stay below
+constexpr int TILE_GROUP = 4;                   // tiles whose inputs lie together
+
+// Transformed inputs: [group of tiles][position][64 channels][tile of the group][upper, lower bytes][channel].
+struct TileLayout {
+    static constexpr int64_t TILE_BYTES = 2 * TILE_CHANNELS;
+    static constexpr int64_t BLOCK = TILE_GROUP * TILE_BYTES;  // from 64 channels to the next
+    int64_t position, group;                                   // bytes from one to the next
+
+    // Positions do not lie at multiples of a page: they would fall on one another in the caches.
+    explicit TileLayout(int64_t channels)
+        : position(channels / TILE_CHANNELS * BLOCK + TILE_CHANNELS), group(POSITIONS * position) {}
+    int64_t place(int64_t tile) const { return tile / TILE_GROUP * group + tile % TILE_GROUP * TILE_BYTES; }
+};
 
 struct TileInputJob {
     const uint8_t* pixels;      // the first of 6 x 6
     int64_t row_stride, pixel_stride;
     int64_t channels;
-    uint8_t* out;               // [position][position_stride]; of each: [upper, lower bytes][channels]
+    uint8_t* out;               // the tile's place
     int64_t position_stride;
 };
 
-// One of the six rows of G g G^T.
+// A panel's weights, as the kernels want them for all tiles.
 struct TileWeightJob {
-    const int8_t* panel;        // [tap][stride]; of each: [quad of channels][set][lane][4]
-    int64_t stride;             // bytes, of both
+    const uint32_t* words;      // [tap][word][set][lane]
     int sets;
+    int bits;
     int64_t channels;
-    int row;
-    int8_t* out;                // [6][stride]; of each the same
-    int32_t* starts;            // [6][PANEL]: -128 times the sum of each output's
+    uint8_t* out;               // `kept_lines` times `tile_line`
 };
 
 struct TileProductJob {
-    const int8_t* weights;      // [quad][set][lane][4]
+    const uint8_t* weights;     // made by `keep_weights`
+    uint8_t* room;              // `room_lines` times `tile_line`
     int sets;
+    int bits;
     int64_t channels;
-    const int32_t* starts;      // [PANEL]
-    const uint8_t* const* pixels;  // [num_pixels]: tiles, at one position
-    int num_pixels;
-    int32_t* products;          // [num_pixels][PANEL]
+    const uint8_t* tiles;       // the first one begins a group
+    int64_t position_stride, group_stride;
+    int num_tiles;
+    int32_t* products;          // [position][position_products]; of each [tile][PANEL]
+    int64_t position_products;
 };
 
 struct TileOutputJob {
@@ -63,9 +80,17 @@ struct TileOutputJob {
     int32_t* totals;            // [16 outputs][PANEL]
 };
 
+// Bytes for one weight of each channel and output, and for some sums. Lines do not lie at multiples of a page.
+constexpr int64_t tile_line(int64_t channels, int sets) {
+    return channels * sets * LANES + 12 * PANEL * static_cast<int64_t>(sizeof(int32_t)) + 2 * LANES * 4;
+}
+
 struct WinogradKernels {
+    int kept_lines, room_lines;
+    double work_of_weights;     // beside the products of a tile, which are 18
+    int tiles_at_once;          // of which fewer take as long
     void (*transform_input)(const TileInputJob& job);
-    void (*transform_weights)(const TileWeightJob& job);
+    void (*keep_weights)(const TileWeightJob& job);
     void (*multiply)(const TileProductJob& job);
     void (*transform_output)(const TileOutputJob& job);
 };

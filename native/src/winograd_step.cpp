@@ -1,7 +1,6 @@
 // The two steps of a convolution with Winograd's products: its inputs as tiles, and all the rest.
 #include <algorithm>
 #include <memory>
-#include <numeric>
 
 #include "byte_epilogue.hpp"
 #include "winograd.hpp"
@@ -10,7 +9,6 @@ namespace binaryrelax {
 namespace {
 
 constexpr int64_t MOST_TILES = 32;       // of a unit
-constexpr int64_t WEIGHTS_WORK = 60;     // what weights cost beside the products of a tile, which are 18
 constexpr double MOST_WORK = 0.82;       // of that of all products, for it to pay: transforms are work as well
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -22,19 +20,15 @@ struct TileGrid {
     explicit TileGrid(const Shape& output)
         : images(output.images), rows(divide_up(output.height, TILE)), columns(divide_up(output.width, TILE)) {}
     int64_t count() const { return images * rows * columns; }
+    int64_t groups() const { return divide_up(count(), TILE_GROUP); }
 };
 
-// Positions and taps do not lie at multiples of a page: they would fall on one another in the caches.
-int64_t position_stride(const TileGrid& grid, int64_t channels) { return 2 * grid.count() * channels + TILE_CHANNELS; }
-int64_t weight_stride(int64_t channels, int sets) { return channels * sets * LANES + 2 * LANES * 4; }
-
-// A thread's room. The panel that was expanded last stays.
+// A thread's room. The weights that were kept last stay.
 struct Room {
-    AlignedBuffer<int8_t> panel;
-    AlignedBuffer<int8_t> weights;  // of a row of positions
-    AlignedBuffer<int32_t> starts, products, totals;
+    AlignedBuffer<uint8_t> weights, products_room;
+    AlignedBuffer<int32_t> products, totals;
     uint64_t layer = 0;
-    int64_t expanded = -1;
+    int64_t panel = -1;
 };
 thread_local Room room;
 
@@ -43,18 +37,19 @@ class WinogradWork {
     WinogradWork(const OperationLayer& owner, const ByteMap& from, int tiles, Added added, Target to,
                  const Shape& output, int threads)
         : layer_(*owner.bytes), kernels_(*layer_.kernels().winograd), channels_(layer_.geometry().inputs_in_group),
-          tiles_(tiles), output_(output), grid_(output), epilogue_(owner, from, added, to, output) {
+          tiles_(tiles), output_(output), grid_(output), layout_(channels_),
+          epilogue_(owner, from, added, to, output) {
         const int64_t wanted = divide_up(threads, layer_.panels());
         const int64_t fewest = divide_up(grid_.count(), MOST_TILES);
-        blocks_ = std::min(grid_.count(), divide_up(fewest, wanted) * wanted);
+        blocks_ = std::min(grid_.groups(), divide_up(fewest, wanted) * wanted);
     }
 
     int64_t units() const { return layer_.panels() * blocks_ + (epilogue_.has_border() ? output_.images : 0); }
     const ByteEpilogue& epilogue() const { return epilogue_; }
     // Bytes that a thread needs for a unit.
     int64_t room_bytes() const {
-        const int64_t weights = (layer_.geometry().taps() + TILE_FIELD) * weight_stride(channels_, layer_.panel_sets(0, 0));
-        const int64_t sums = POSITIONS * product_stride(MOST_TILES) + (TILE_FIELD + TILE * TILE) * PANEL;
+        const int64_t weights = (kernels_.kept_lines + kernels_.room_lines) * tile_line(channels_, layer_.panel_sets(0, 0));
+        const int64_t sums = POSITIONS * product_stride(MOST_TILES) + TILE * TILE * PANEL;
         return weights + sums * static_cast<int64_t>(sizeof(int32_t));
     }
 
@@ -62,7 +57,8 @@ class WinogradWork {
         const int64_t work = layer_.panels() * blocks_;
         if (unit >= work) return epilogue_.write_border(bound, unit - work);
         const int64_t panel = unit / blocks_, block = unit % blocks_;
-        const int64_t first = block * grid_.count() / blocks_, end = (block + 1) * grid_.count() / blocks_;
+        const int64_t first = block * grid_.groups() / blocks_ * TILE_GROUP;
+        const int64_t end = std::min((block + 1) * grid_.groups() / blocks_ * TILE_GROUP, grid_.count());
         multiply(bound.at<const uint8_t>(tiles_), panel, first, end - first);
         write(bound, panel, first, end - first);
     }
@@ -72,32 +68,20 @@ class WinogradWork {
 
     void multiply(const uint8_t* tiles, int64_t panel, int64_t first, int64_t count) const {
         const int sets = layer_.panel_sets(0, panel);
-        const int8_t* expanded = expand(panel);
-        const int64_t stride = weight_stride(channels_, sets);
-        int8_t* weights = room.weights.reserve(TILE_FIELD * stride);
-        int32_t* starts = room.starts.reserve(TILE_FIELD * PANEL);
-        int32_t* products = room.products.reserve(POSITIONS * product_stride(count));
-        const uint8_t* pixels[MOST_TILES];
-        for (int row = 0; row < TILE_FIELD; ++row) {
-            kernels_.transform_weights({expanded, stride, sets, channels_, row, weights, starts});
-            for (int column = 0; column < TILE_FIELD; ++column) {
-                const int64_t position = row * TILE_FIELD + column;
-                const uint8_t* tile = tiles + position * position_stride(grid_, channels_) + first * 2 * channels_;
-                for (int64_t i = 0; i < count; ++i) pixels[i] = tile + i * 2 * channels_;
-                kernels_.multiply({weights + column * stride, sets, channels_,
-                                   starts + column * PANEL, pixels, static_cast<int>(count),
-                                   products + position * product_stride(count)});
-            }
-        }
+        const uint8_t* weights = keep_weights(panel);
+        uint8_t* work = room.products_room.reserve(kernels_.room_lines * tile_line(channels_, sets));
+        int32_t* products = room.products.reserve(POSITIONS * product_stride(MOST_TILES));
+        kernels_.multiply({weights, work, sets, layer_.bits(), channels_, tiles + layout_.place(first), layout_.position,
+                           layout_.group, static_cast<int>(count), products, product_stride(count)});
     }
 
-    const int8_t* expand(int64_t panel) const {
-        const int64_t stride = weight_stride(channels_, layer_.panel_sets(0, panel));
-        int8_t* out = room.panel.reserve(layer_.geometry().taps() * stride);
-        if (room.layer == layer_.identity() && room.expanded == panel) return out;
-        layer_.expand_taps(0, panel, stride, out);
+    const uint8_t* keep_weights(int64_t panel) const {
+        const int sets = layer_.panel_sets(0, panel);
+        uint8_t* out = room.weights.reserve(kernels_.kept_lines * tile_line(channels_, sets));
+        if (room.layer == layer_.identity() && room.panel == panel) return out;
+        kernels_.keep_weights({layer_.words(0, panel), sets, layer_.bits(), channels_, out});
         room.layer = layer_.identity();
-        room.expanded = panel;
+        room.panel = panel;
         return out;
     }
 
@@ -129,6 +113,7 @@ class WinogradWork {
     int tiles_;
     Shape output_;
     TileGrid grid_;
+    TileLayout layout_;
     ByteEpilogue epilogue_;
     int64_t blocks_;
 };
@@ -142,8 +127,10 @@ bool pays_to_tile(const ByteLayer& layer, const Shape& output) {
         geometry.inputs_in_group % TILE_CHANNELS != 0 || 255 * geometry.inputs() >= MOST_TILE_SUM) {
         return false;
     }
+    const WinogradKernels& kernels = *layer.kernels().winograd;
     const double all = static_cast<double>(output.pixels() * 9) / 4;
-    return static_cast<double>(TileGrid(output).count() * POSITIONS / 2 + WEIGHTS_WORK) < MOST_WORK * all;
+    const int64_t tiles = divide_up(TileGrid(output).count(), kernels.tiles_at_once) * kernels.tiles_at_once;
+    return static_cast<double>(tiles * POSITIONS) / 2 + kernels.work_of_weights < MOST_WORK * all;
 }
 
 int64_t beyond_tiles(const Axis& axis, int64_t outputs, int64_t inputs) {
@@ -151,22 +138,24 @@ int64_t beyond_tiles(const Axis& axis, int64_t outputs, int64_t inputs) {
 }
 
 int64_t tiles_size(const ByteLayer& layer, const Shape& output) {
-    return POSITIONS * position_stride(TileGrid(output), layer.geometry().inputs_in_group);
+    return TileGrid(output).groups() * TileLayout(layer.geometry().inputs_in_group).group;
 }
 
 Step tile_step(const std::string& name, const ByteLayer& layer, const ByteMap& from, const Shape& output, int tiles) {
     const TileGrid grid(output);
     const WinogradKernels& kernels = *layer.kernels().winograd;
     const Geometry& geometry = layer.geometry();
-    const int64_t channels = geometry.inputs_in_group, stride = position_stride(grid, channels);
+    const int64_t channels = geometry.inputs_in_group;
+    const TileLayout layout(channels);
     auto run = [=, &kernels, &geometry](const Bound& bound, int64_t row) {
         const uint8_t* pixels = bound.at<const uint8_t>(from.buffer) +
                                 from.layout.pixel(row / grid.rows, row % grid.rows * TILE - geometry.vertical.padding,
                                                   -geometry.horizontal.padding);
-        uint8_t* out = bound.at<uint8_t>(tiles) + row * grid.columns * 2 * channels;
+        uint8_t* out = bound.at<uint8_t>(tiles);
         for (int64_t column = 0; column < grid.columns; ++column) {
             kernels.transform_input({pixels + column * TILE * from.layout.record, from.layout.row_bytes,
-                                     from.layout.record, channels, out + column * 2 * channels, stride});
+                                     from.layout.record, channels, out + layout.place(row * grid.columns + column),
+                                     layout.position});
         }
     };
     return {name + ": tiles", grid.images * grid.rows, {from.buffer}, tiles, run};

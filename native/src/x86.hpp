@@ -43,11 +43,14 @@ void multiply(const ChunkJob& job);
 }
 namespace avx512 {
 DECLARE_KERNELS
+void transform_input(const TileInputJob& job);
+void transform_output(const TileOutputJob& job);
 extern const WinogradKernels WINOGRAD;
 }
 namespace avx512_vbmi {
 void expand(const uint32_t* words, int sets, int64_t quads, int bits, int8_t* panel);
 void multiply_words(const WordsJob& job);
+extern const WinogradKernels WINOGRAD;
 }
 namespace amx {
 void dot_rows(const RowsJob& job);

@@ -1,0 +1,89 @@
+// Products of bytes with weights that are expanded from codes in registers.
+//
+// Shifts, masks and subtractions go to other units than the products do, and cost nothing beside them. (Shuffles and
+// `vpmultishiftqb` share the units of the products, and so do stores.)
+#include "avx512_multiply.hpp"
+
+namespace binaryrelax {
+namespace avx512_vbmi {
+namespace {
+
+using namespace avx512;
+
+// Has the codes loaded anew for each quad: there are no registers to keep them.
+inline void forget_loads() { asm volatile("" ::: "memory"); }
+
+template <int BITS>
+struct Words {
+    static constexpr int QUADS = 8 / BITS;  // of a word
+
+    template <int PIXELS, int SETS>
+    struct Multiply {
+        // Few sums would wait for one another: several for each pixel and set.
+        static constexpr int WAYS = PIXELS * SETS >= 8 ? 1 : PIXELS * SETS >= 4 ? 2 : 4;
+        using Sums = __m512i[WAYS][PIXELS][SETS];
+
+        static inline void quad(const uint32_t* words, unsigned shift, const uint8_t* const* pixels, int64_t offset,
+                                __m512i (&sums)[PIXELS][SETS]) {
+            const __m512i mask = _mm512_set1_epi8(BITS == 1 ? 1 : 3), one = _mm512_set1_epi8(1);
+            __m512i weights[SETS];
+            UNROLL for (int set = 0; set < SETS; ++set) {
+                const __m512i codes = _mm512_and_si512(
+                    _mm512_srli_epi32(_mm512_loadu_si512(words + set * LANES), shift), mask);
+                weights[set] = BITS == 1 ? _mm512_sub_epi8(_mm512_add_epi8(codes, codes), one)
+                                         : _mm512_sub_epi8(codes, one);
+            }
+            UNROLL_ALL for (int pixel = 0; pixel < PIXELS; ++pixel) {
+                const __m512i activations = four_bytes(pixels[pixel] + offset);
+                UNROLL for (int set = 0; set < SETS; ++set) {
+                    sums[pixel][set] = _mm512_dpbusd_epi32(sums[pixel][set], activations, weights[set]);
+                    hold(sums[pixel][set]);
+                }
+            }
+        }
+
+        static inline void run_of_codes(const WordsJob& job, const CodeRun& run, const uint8_t* const* pixels, Sums& sums) {
+            const uint32_t* words = job.words + run.word * SETS * LANES;
+            int64_t offset = run.offset, quads = run.quads;
+            for (; quads >= QUADS; quads -= QUADS, offset += 4 * QUADS, words += SETS * LANES) {
+                UNROLL for (int set = 0; set < SETS; ++set) _mm_prefetch(words + WORDS_AHEAD + set * LANES, _MM_HINT_T0);
+                UNROLL for (int i = 0; i < QUADS; ++i) {
+                    quad(words, i * BITS, pixels, offset + 4 * i, sums[i % WAYS]);
+                    if (SETS > 2) forget_loads();
+                }
+            }
+            for (int i = 0; i < quads; ++i) quad(words, i * BITS, pixels, offset + 4 * i, sums[0]);
+        }
+
+        static void run(const WordsJob& job, int first_pixel) {
+            const uint8_t* pixels[PIXELS];
+            Sums sums;
+            UNROLL_ALL for (int pixel = 0; pixel < PIXELS; ++pixel) {
+                pixels[pixel] = job.pixels[first_pixel + pixel];
+                UNROLL for (int set = 0; set < SETS; ++set) {
+                    UNROLL for (int way = 0; way < WAYS; ++way) sums[way][pixel][set] = _mm512_setzero_si512();
+                }
+            }
+            for (int64_t i = 0; i < job.num_runs; ++i) run_of_codes(job, job.runs[i], pixels, sums);
+            UNROLL_ALL for (int pixel = 0; pixel < PIXELS; ++pixel) {
+                const int slot = job.slots ? job.slots[first_pixel + pixel] : first_pixel + pixel;
+                UNROLL for (int set = 0; set < SETS; ++set) {
+                    int32_t* totals = job.totals + slot * PANEL + set * LANES;
+                    __m512i sum = sums[0][pixel][set];
+                    UNROLL for (int way = 1; way < WAYS; ++way) sum = _mm512_add_epi32(sum, sums[way][pixel][set]);
+                    if (!job.first) sum = _mm512_add_epi32(sum, _mm512_loadu_si512(totals));
+                    _mm512_storeu_si512(totals, sum);
+                }
+            }
+        }
+    };
+};
+
+}  // namespace
+
+void multiply_words(const WordsJob& job) {
+    job.bits == 1 ? run_in_blocks<Words<1>::Multiply, 1>(job) : run_in_blocks<Words<2>::Multiply, 1>(job);
+}
+
+}  // namespace avx512_vbmi
+}  // namespace binaryrelax
