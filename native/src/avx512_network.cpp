@@ -40,34 +40,68 @@ struct MultiplyChunk {
     }
 };
 
-// Sixteen outputs of all pixels: what belongs to outputs stays in registers. WHOLE: there are no lanes without an
-// output; stores through a mask take many times as long.
+// What belongs to sixteen outputs.
+struct Outputs {
+    __m512i correction;
+    __m512 factor, bias;
+
+    Outputs() = default;
+    Outputs(const OutputJob& job, int64_t i, __mmask16 lanes)
+        : correction(_mm512_maskz_loadu_epi32(lanes, job.corrections + i)),
+          factor(_mm512_maskz_loadu_ps(lanes, job.factor + i)),
+          bias(_mm512_maskz_loadu_ps(lanes, job.bias + i)) {}
+};
+
+// What a pixel's sixteen outputs from `i` on are, within their limits. WHOLE: there are no lanes without an output.
+template <Adding ADDING, bool SCALED, bool WHOLE>
+inline __m512 finished(const OutputJob& job, const Outputs& outputs, int pixel, int64_t i, __mmask16 lanes) {
+    const __m512i total = _mm512_add_epi32(_mm512_loadu_si512(job.totals + pixel * PANEL + i), outputs.correction);
+    __m512 value = _mm512_cvtepi32_ps(total);
+    if constexpr (SCALED) value = _mm512_mul_ps(value, _mm512_set1_ps(job.x_scales[pixel]));
+    __m512 y = _mm512_fmadd_ps(value, outputs.factor, outputs.bias);
+    const __m512 added_scale = _mm512_set1_ps(job.added_scale);
+    if constexpr (ADDING == Adding::Bytes) {
+        const __m128i* place = reinterpret_cast<const __m128i*>(job.added_bytes[pixel] + i);
+        const __m128i bytes = WHOLE ? _mm_loadu_si128(place) : _mm_maskz_loadu_epi8(lanes, place);
+        y = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes)), added_scale, y);
+    } else if constexpr (ADDING == Adding::Floats) {
+        y = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(lanes, job.added_floats[pixel] + i), added_scale, y);
+    }
+    // With the limit first, NaN in the second place stays.
+    return _mm512_min_ps(_mm512_set1_ps(job.high), _mm512_max_ps(_mm512_set1_ps(job.low), y));
+}
+
+// A whole panel as bytes: of four registers of numbers one of bytes is made. The limits of bytes are 0 and 255; NaN
+// becomes the least of numbers, and so 0.
+template <Adding ADDING, bool SCALED>
+void write_panel(const OutputJob& job) {
+    constexpr __mmask16 ALL = 0xffff;
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    Outputs outputs[MAX_SETS];
+    UNROLL for (int set = 0; set < MAX_SETS; ++set) outputs[set] = Outputs(job, set * LANES, ALL);
+    for (int pixel = 0; pixel < job.num_pixels; ++pixel) {
+        __m512i y[MAX_SETS];
+        UNROLL for (int set = 0; set < MAX_SETS; ++set) {
+            y[set] = _mm512_cvtps_epi32(finished<ADDING, SCALED, true>(job, outputs[set], pixel, set * LANES, ALL));
+        }
+        const __m512i lower = _mm512_packs_epi32(y[0], y[1]), upper = _mm512_packs_epi32(y[2], y[3]);
+        const __m512i bytes = _mm512_permutexvar_epi32(order, _mm512_packus_epi16(lower, upper));
+        _mm512_storeu_si512(job.bytes[pixel], bytes);
+    }
+}
+
+// Sixteen outputs of all pixels. Stores through a mask take many times as long as others.
 template <Adding ADDING, bool SCALED, bool WHOLE>
 void write_set(const OutputJob& job, int64_t i) {
     const __mmask16 lanes = first_lanes(job.outputs - i);
-    const __m512i correction = _mm512_maskz_loadu_epi32(lanes, job.corrections + i);
-    const __m512 factor = _mm512_maskz_loadu_ps(lanes, job.factor + i), bias = _mm512_maskz_loadu_ps(lanes, job.bias + i);
-    const __m512 low = _mm512_set1_ps(job.low), high = _mm512_set1_ps(job.high);
-    const __m512 added_scale = _mm512_set1_ps(job.added_scale);
+    const Outputs outputs(job, i, lanes);
     for (int pixel = 0; pixel < job.num_pixels; ++pixel) {
-        const __m512i total = _mm512_add_epi32(_mm512_loadu_si512(job.totals + pixel * PANEL + i), correction);
-        __m512 value = _mm512_cvtepi32_ps(total);
-        if constexpr (SCALED) value = _mm512_mul_ps(value, _mm512_set1_ps(job.x_scales[pixel]));
-        __m512 y = _mm512_fmadd_ps(value, factor, bias);
-        if constexpr (ADDING == Adding::Bytes) {
-            const __m128i* place = reinterpret_cast<const __m128i*>(job.added_bytes[pixel] + i);
-            const __m128i bytes = WHOLE ? _mm_loadu_si128(place) : _mm_maskz_loadu_epi8(lanes, place);
-            y = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes)), added_scale, y);
-        } else if constexpr (ADDING == Adding::Floats) {
-            y = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(lanes, job.added_floats[pixel] + i), added_scale, y);
-        }
-        y = _mm512_min_ps(high, _mm512_max_ps(low, y));  // with the limit first, NaN in the second place stays
+        const __m512 y = finished<ADDING, SCALED, WHOLE>(job, outputs, pixel, i, lanes);
         if (!job.bytes) {
             float* place = job.floats[pixel] + i;
             WHOLE ? _mm512_storeu_ps(place, y) : _mm512_mask_storeu_ps(place, lanes, y);
             continue;
         }
-        // The limits of bytes are 0 and 255; NaN becomes a number whose lowest byte is 0.
         const __m128i bytes = _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(y));
         if (WHOLE) {
             _mm_storeu_si128(reinterpret_cast<__m128i*>(job.bytes[pixel] + i), bytes);
@@ -79,6 +113,7 @@ void write_set(const OutputJob& job, int64_t i) {
 
 template <Adding ADDING, bool SCALED>
 void write_sets(const OutputJob& job) {
+    if (job.bytes && job.outputs == PANEL) return write_panel<ADDING, SCALED>(job);
     int64_t i = 0;
     for (; i + LANES <= job.outputs; i += LANES) write_set<ADDING, SCALED, true>(job, i);
     if (i < job.outputs) write_set<ADDING, SCALED, false>(job, i);

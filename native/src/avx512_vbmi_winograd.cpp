@@ -13,7 +13,7 @@ using namespace avx512;
 
 constexpr int FILTER = 3;                       // taps along an edge
 constexpr int AT_ONCE = TILE_FIELD / 2;         // positions of a row
-constexpr int FEW_TILES = 8;                    // for which weights are not written down
+constexpr int FEW_TILES = 8;                   // for which weights are not written down
 constexpr int64_t VECTOR = 64;
 constexpr int G[TILE_FIELD][FILTER] = {{1, 0, 0}, {1, 1, 1}, {1, -1, 1}, {1, 2, 4}, {1, -2, 4}, {0, 0, 1}};
 
@@ -41,10 +41,9 @@ alignas(VECTOR) constexpr Columns<BITS> COLUMNS;
 // Indices of all sets, [set][quad][column][lane][4]; then what sums start from, [position][PANEL].
 int64_t indices_of_set(int64_t channels) { return channels / 4 * FILTER * VECTOR; }
 
-// The indices of the quads of a word; codes are added up.
+// The indices of the quads of a word. Codes are added up, where they stand in the index.
 template <int BITS>
 inline void index_word(const uint32_t* words, int64_t tap_stride, uint8_t* out, __m512i (&sums)[FILTER * FILTER]) {
-    const __m512i mask = _mm512_set1_epi8((1 << BITS) - 1);
     for (int column = 0; column < FILTER; ++column, out += VECTOR) {
         __m512i codes[FILTER];
         UNROLL for (int row = 0; row < FILTER; ++row) {
@@ -53,8 +52,11 @@ inline void index_word(const uint32_t* words, int64_t tap_stride, uint8_t* out, 
         UNROLL for (int quad = 0; quad < 8 / BITS; ++quad) {
             __m512i index = _mm512_setzero_si512();
             UNROLL for (int row = 0; row < FILTER; ++row) {
-                const __m512i code = _mm512_and_si512(_mm512_srli_epi32(codes[row], quad * BITS), mask);
-                index = _mm512_or_si512(index, _mm512_slli_epi32(code, row * BITS));
+                const __m512i mask = _mm512_set1_epi8(static_cast<char>(((1 << BITS) - 1) << row * BITS));
+                const __m512i moved = quad > row ? _mm512_srli_epi32(codes[row], (quad - row) * BITS)
+                                                 : _mm512_slli_epi32(codes[row], (row - quad) * BITS);
+                const __m512i code = _mm512_and_si512(moved, mask);
+                index = _mm512_or_si512(index, code);
                 sums[row * FILTER + column] = _mm512_add_epi8(sums[row * FILTER + column], code);
             }
             _mm512_storeu_si512(out + quad * FILTER * VECTOR, index);
@@ -83,26 +85,25 @@ void write_starts(const __m512i (&sums)[FILTER * FILTER], int32_t* starts) {
 
 template <int BITS>
 void keep_bits(const TileWeightJob& job) {
-    constexpr int64_t WORDS_AT_ONCE = 8;  // codes of so many add up to a byte
     const int64_t words = job.channels * BITS / 32, line = job.sets * LANES;
     int32_t* starts = reinterpret_cast<int32_t*>(job.out + job.sets * indices_of_set(job.channels));
     for (int set = 0; set < job.sets; ++set) {
         uint8_t* out = job.out + set * indices_of_set(job.channels);
         __m512i totals[FILTER * FILTER];
         for (__m512i& total : totals) total = _mm512_setzero_si512();
-        for (int64_t first = 0; first < words; first += WORDS_AT_ONCE) {
+        for (int64_t word = 0; word < words; ++word, out += 8 / BITS * FILTER * VECTOR) {
             __m512i sums[FILTER * FILTER];
             for (__m512i& sum : sums) sum = _mm512_setzero_si512();
-            const int64_t end = first + WORDS_AT_ONCE < words ? first + WORDS_AT_ONCE : words;
-            for (int64_t word = first; word < end; ++word, out += 8 / BITS * FILTER * VECTOR) {
-                index_word<BITS>(job.words + word * line + set * LANES, words * line, out, sums);
-            }
+            index_word<BITS>(job.words + word * line + set * LANES, words * line, out, sums);
             for (int tap = 0; tap < FILTER * FILTER; ++tap) {
                 totals[tap] = _mm512_dpbusd_epi32(totals[tap], sums[tap], _mm512_set1_epi8(BITS == 1 ? 2 : 1));
             }
         }
         const __m512i channels = _mm512_set1_epi32(static_cast<int32_t>(job.channels));
-        for (__m512i& total : totals) total = _mm512_sub_epi32(total, channels);
+        for (int tap = 0; tap < FILTER * FILTER; ++tap) {
+            const __m128i place = _mm_cvtsi32_si128(tap / FILTER * BITS);
+            totals[tap] = _mm512_sub_epi32(_mm512_srl_epi32(totals[tap], place), channels);
+        }
         write_starts(totals, starts + set * LANES);
     }
 }

@@ -159,6 +159,7 @@ void multiply_tiles(const TileProductJob& job) {
 }
 
 inline __m512i add32(__m512i x, __m512i y) { return _mm512_add_epi32(x, y); }
+inline __m512i twice(__m512i x) { return add32(x, x); }  // twice as many additions are made at once as shifts
 template <int BITS>
 inline __m512i shifted(__m512i x) {
     return _mm512_slli_epi32(x, BITS);
@@ -168,10 +169,11 @@ inline __m512i shifted(__m512i x) {
 inline void combine_six(const __m512i (&m)[TILE_FIELD], __m512i (&out)[TILE]) {
     const __m512i s = add32(m[1], m[2]), u = _mm512_sub_epi32(m[1], m[2]);
     const __m512i t = add32(m[3], m[4]), v = _mm512_sub_epi32(m[3], m[4]);
-    out[0] = add32(add32(add32(shifted<2>(m[0]), shifted<1>(m[0])), shifted<2>(s)), t);
-    out[1] = add32(shifted<2>(u), shifted<1>(v));
+    const __m512i twice_u = twice(u), last = add32(m[5], add32(twice(m[5]), v));  // v + 3 m5
+    out[0] = add32(twice(add32(m[0], twice(add32(m[0], s)))), t);
+    out[1] = twice(add32(twice_u, v));
     out[2] = shifted<2>(add32(s, t));
-    out[3] = add32(add32(shifted<4>(m[5]), shifted<3>(add32(m[5], v))), shifted<2>(u));
+    out[3] = add32(shifted<3>(last), twice(twice_u));
 }
 
 }  // namespace

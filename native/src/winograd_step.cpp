@@ -8,7 +8,7 @@
 namespace binaryrelax {
 namespace {
 
-constexpr int64_t MOST_TILES = 32;       // of a unit
+constexpr int64_t MOST_TILES = 16;       // of a unit
 constexpr double MOST_WORK = 0.82;       // of that of all products, for it to pay: transforms are work as well
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
