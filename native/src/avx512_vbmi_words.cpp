@@ -25,6 +25,7 @@ struct Words {
 
         static inline void quad(const uint32_t* words, unsigned shift, const uint8_t* const* pixels, int64_t offset,
                                 __m512i (&sums)[PIXELS][SETS]) {
+            if (SETS > 2) forget_loads();
             const __m512i mask = _mm512_set1_epi8(BITS == 1 ? 1 : 3), one = _mm512_set1_epi8(1);
             __m512i weights[SETS];
             UNROLL for (int set = 0; set < SETS; ++set) {
@@ -49,10 +50,12 @@ struct Words {
                 UNROLL for (int set = 0; set < SETS; ++set) _mm_prefetch(words + WORDS_AHEAD + set * LANES, _MM_HINT_T0);
                 UNROLL for (int i = 0; i < QUADS; ++i) {
                     quad(words, i * BITS, pixels, offset + 4 * i, sums[i % WAYS]);
-                    if (SETS > 2) forget_loads();
                 }
             }
-            for (int i = 0; i < quads; ++i) quad(words, i * BITS, pixels, offset + 4 * i, sums[0]);
+            UNROLL for (int i = 0; i < QUADS - 1; ++i) {
+                if (i == quads) return;
+                quad(words, i * BITS, pixels, offset + 4 * i, sums[i % WAYS]);
+            }
         }
 
         static void run(const WordsJob& job, int first_pixel) {
@@ -65,13 +68,14 @@ struct Words {
                 }
             }
             for (int64_t i = 0; i < job.num_runs; ++i) run_of_codes(job, job.runs[i], pixels, sums);
+            const __mmask16 before = job.first ? 0 : 0xffff;  // the totals that count
             UNROLL_ALL for (int pixel = 0; pixel < PIXELS; ++pixel) {
                 const int slot = job.slots ? job.slots[first_pixel + pixel] : first_pixel + pixel;
                 UNROLL for (int set = 0; set < SETS; ++set) {
                     int32_t* totals = job.totals + slot * PANEL + set * LANES;
                     __m512i sum = sums[0][pixel][set];
                     UNROLL for (int way = 1; way < WAYS; ++way) sum = _mm512_add_epi32(sum, sums[way][pixel][set]);
-                    if (!job.first) sum = _mm512_add_epi32(sum, _mm512_loadu_si512(totals));
+                    sum = _mm512_add_epi32(sum, _mm512_maskz_loadu_epi32(before, totals));
                     _mm512_storeu_si512(totals, sum);
                 }
             }
