@@ -234,34 +234,65 @@ void largest_of(const uint8_t* const* taps, size_t num_taps, int64_t channels, u
                 largest[i] = x > largest[i] ? x : largest[i];
             }
         }
-        std::memcpy(out + c, largest, static_cast<size_t>(std::min(BLOCK, channels - c)));
+        if (channels - c >= BLOCK) {
+            std::memcpy(out + c, largest, BLOCK);  // of a known size: no call
+        } else {
+            std::memcpy(out + c, largest, static_cast<size_t>(channels - c));
+        }
     }
 }
+
+// Where the bytes lie that a pixel's window reads, in a row of windows. All of them move along together where no column
+// of a window lies outside the map.
+class Windows {
+  public:
+    Windows(const Operation& pool, const ByteMap& map, const uint8_t* bytes, int64_t image, int64_t y)
+        : pool_(pool), map_(map), bytes_(bytes), image_(image), first_row_(y * pool.stride[0] - pool.padding[0]),
+          width_(pool.dilation[1] * (pool.kernel[1] - 1) + 1) {}
+
+    void find(int64_t x, std::vector<const uint8_t*>& taps) {
+        const int64_t first = x * pool_.stride[1] - pool_.padding[2];
+        const bool was_inside = is_inside_;
+        is_inside_ = first >= 0 && first + width_ <= map_.shape.width;
+        if (was_inside && is_inside_) {
+            for (const uint8_t*& tap : taps) tap += pool_.stride[1] * map_.layout.record;
+            return;
+        }
+        taps.clear();
+        for (int64_t i = 0; i < pool_.kernel[0]; ++i) {
+            const int64_t row = first_row_ + i * pool_.dilation[0];
+            if (row < 0 || row >= map_.shape.height) continue;
+            for (int64_t column = first; column < first + width_; column += pool_.dilation[1]) {
+                if (column < 0 || column >= map_.shape.width) continue;
+                taps.push_back(bytes_ + map_.layout.pixel(image_, row, column));
+            }
+        }
+    }
+
+  private:
+    const Operation& pool_;
+    const ByteMap& map_;
+    const uint8_t* bytes_;
+    const int64_t image_, first_row_, width_;
+    bool is_inside_ = false;
+};
 
 }  // namespace
 
 Step pool_bytes_step(const std::string& name, const Operation& pool, const ByteMap& from, const ByteMap& to) {
-    const Shape out = to.shape, in = from.shape;
+    const Shape out = to.shape;
     auto run = [=, &pool](const Bound& bound, int64_t unit) {
         if (unit >= out.rows()) {
             fill_border(bound, to, unit - out.rows());
             return fill_unused(bound, to, unit - out.rows());
         }
         const int64_t image = unit / out.height, y = unit % out.height;
-        const uint8_t* map = bound.at<const uint8_t>(from.buffer);
         uint8_t* place = bound.at<uint8_t>(to.buffer) + to.layout.pixel(image, y, 0);
+        Windows windows(pool, from, bound.at<const uint8_t>(from.buffer), image, y);
         thread_local std::vector<const uint8_t*> taps;
         for (int64_t x = 0; x < out.width; ++x, place += to.layout.record) {
-            taps.clear();
-            for (int64_t i = 0; i < pool.kernel[0]; ++i) {
-                const int64_t row = y * pool.stride[0] - pool.padding[0] + i * pool.dilation[0];
-                if (row < 0 || row >= in.height) continue;
-                for (int64_t j = 0; j < pool.kernel[1]; ++j) {
-                    const int64_t column = x * pool.stride[1] - pool.padding[2] + j * pool.dilation[1];
-                    if (column >= 0 && column < in.width) taps.push_back(map + from.layout.pixel(image, row, column));
-                }
-            }
-            largest_of(taps.data(), taps.size(), in.channels, place);
+            windows.find(x, taps);
+            largest_of(taps.data(), taps.size(), out.channels, place);
         }
     };
     return {name, out.rows() + out.images, {from.buffer}, to.buffer, run};
