@@ -228,6 +228,21 @@ def test_calibrated_layers_compute_as_the_reference_says(quantizer, tmp_path):
     assert largest_error(outputs(network, x), reference) < 0.01
 
 
+@pytest.mark.parametrize("wide", [0, 1])
+def test_the_narrower_of_two_sums_is_rounded(wide, tmp_path):
+    model = seeded(lambda: nn.ModuleList(nn.Conv2d(3, 4, 3, bias=False) for _ in range(2)))
+    with torch.no_grad():
+        model[wide].weight.mul_(100)
+    network = Twice(packed_with(dict.fromkeys(model, Binary()), model))
+    x = maps(8)
+    fast = loaded(network, x[:2], tmp_path, calibration=x)
+    ranges = ranges_in(tmp_path / "net.brx")
+    reference = RoundedInterpreter(checked_program(network, x[:2]), ranges)(x)
+    low, high = ranges[1 + 1 - wide]  # the input comes first
+    error = (outputs(fast, x)[0] - reference[0]).square().mean().sqrt()
+    assert float(error) < (high - low) / 255
+
+
 def test_what_is_beyond_the_range_is_taken_for_its_end(tmp_path):
     _, packed = float_and_packed(chain, Binary())
     x = maps(4)
