@@ -164,16 +164,17 @@ def ranges_in(path):
     return manifest_of(path)["program"]["ranges"]
 
 
-def test_ranges_are_those_of_the_images(tmp_path):
+def test_ranges_are_found_from_the_images(tmp_path):
     _, packed = float_and_packed(lambda: Between(F.relu), Binary())
     x = maps(40)
     export_native(packed, x[:2], tmp_path / "net.brx", calibration=x)
     with torch.no_grad():
         first = packed.first(x).relu()
         values = [x, first, packed.second(first)]
-    expected = [[float(v.min()), float(v.max())] for v in values]
-    for found, wanted in zip(ranges_in(tmp_path / "net.brx"), expected, strict=True):
-        assert found == pytest.approx(wanted, rel=1e-5, abs=1e-6)
+    for (low, high), value in zip(ranges_in(tmp_path / "net.brx"), values, strict=True):
+        assert float(value.min()) - 1e-6 <= low <= 0 < high <= float(value.max()) + 1e-6
+        inside = (value >= low) & (value <= high)
+        assert inside.float().mean() > 0.999
     export_native(packed, x[:2], tmp_path / "net.brx")
     assert ranges_in(tmp_path / "net.brx") == [None] * 3
 
@@ -206,7 +207,7 @@ def test_images_of_other_sizes_calibrate_too(tmp_path):
     sizes = [maps(3), maps(2, 3, 20, 11)]
     export_native(packed, maps(2), tmp_path / "net.brx", calibration=sizes)
     least = min(float(x.min()) for x in sizes)
-    assert ranges_in(tmp_path / "net.brx")[0][0] == pytest.approx(least)
+    assert ranges_in(tmp_path / "net.brx")[0][0] == pytest.approx(least, rel=0.1)
 
 
 def chain():
