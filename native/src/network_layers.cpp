@@ -180,19 +180,27 @@ void NetworkLayers::make_layer(size_t index) {
 
 // An addition is done by a layer whose output it adds, before that output is written. The layer then runs in the
 // addition's place: nothing else waits for it, and what is added to it may be computed later than its own input.
+// Of two layers that can, the one with the wider range does it: the other's output is what is rounded.
 void NetworkLayers::fuse_additions() {
     for (size_t index = 0; index < file_.operations.size(); ++index) {
         const Operation& addition = file_.operations[index];
         if (addition.kind != OperationKind::Add || addition.in[0] == addition.in[1]) continue;
         const int later = std::max(addition.in[0], addition.in[1]), sooner = std::min(addition.in[0], addition.in[1]);
-        const int adding = can_add(later) ? later : sooner;
+        int adding = can_add(later) ? later : sooner;
         if (!can_add(adding)) continue;
+        if (can_add(sooner) && width(sooner) > width(later)) adding = sooner;
         OperationLayer& layer = layers_[adding - first_value()];
         layer.added = adding == later ? sooner : later;
         layer.writes = first_value() + static_cast<int>(index);
         layer.activation = addition.activation;
         layers_[index].done_by = adding - first_value();
     }
+}
+
+// Of what its bytes cover; 0 where that is not known.
+float NetworkLayers::width(int value) const {
+    const std::optional<Range>& range = file_.values[value].range;
+    return range ? range->high - range->low : 0.0f;
 }
 
 // Whether the layer that writes the value can add to it: nothing else reads it.

@@ -60,6 +60,7 @@ class NetworkLayers {
     void make_layer(size_t operation);
     void fuse_additions();
     bool can_add(int value) const;
+    float width(int value) const;
     void choose_codes();
     bool can_write_bytes(size_t operation) const;
     bool can_read_bytes(size_t operation, int value) const;

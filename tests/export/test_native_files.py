@@ -164,16 +164,17 @@ def ranges_in(path):
     return manifest_of(path)["program"]["ranges"]
 
 
-def test_ranges_are_those_of_the_images(tmp_path):
+def test_ranges_are_found_from_the_images(tmp_path):
     _, packed = float_and_packed(lambda: Between(F.relu), Binary())
     x = maps(40)
     export_native(packed, x[:2], tmp_path / "net.brx", calibration=x)
     with torch.no_grad():
         first = packed.first(x).relu()
         values = [x, first, packed.second(first)]
-    expected = [[float(v.min()), float(v.max())] for v in values]
-    for found, wanted in zip(ranges_in(tmp_path / "net.brx"), expected, strict=True):
-        assert found == pytest.approx(wanted, rel=1e-5, abs=1e-6)
+    for (low, high), value in zip(ranges_in(tmp_path / "net.brx"), values, strict=True):
+        assert float(value.min()) - 1e-6 <= low <= 0 < high <= float(value.max()) + 1e-6
+        inside = (value >= low) & (value <= high)
+        assert inside.float().mean() > 0.999
     export_native(packed, x[:2], tmp_path / "net.brx")
     assert ranges_in(tmp_path / "net.brx") == [None] * 3
 
@@ -206,7 +207,7 @@ def test_images_of_other_sizes_calibrate_too(tmp_path):
     sizes = [maps(3), maps(2, 3, 20, 11)]
     export_native(packed, maps(2), tmp_path / "net.brx", calibration=sizes)
     least = min(float(x.min()) for x in sizes)
-    assert ranges_in(tmp_path / "net.brx")[0][0] == pytest.approx(least)
+    assert ranges_in(tmp_path / "net.brx")[0][0] == pytest.approx(least, rel=0.1)
 
 
 def chain():
@@ -226,6 +227,21 @@ def test_calibrated_layers_compute_as_the_reference_says(quantizer, tmp_path):
     ranges = ranges_in(tmp_path / "net.brx")
     reference = RoundedInterpreter(checked_program(packed, x[:2]), ranges)(x)
     assert largest_error(outputs(network, x), reference) < 0.01
+
+
+@pytest.mark.parametrize("wide", [0, 1])
+def test_the_narrower_of_two_sums_is_rounded(wide, tmp_path):
+    model = seeded(lambda: nn.ModuleList(nn.Conv2d(3, 4, 3, bias=False) for _ in range(2)))
+    with torch.no_grad():
+        model[wide].weight.mul_(100)
+    network = Twice(packed_with(dict.fromkeys(model, Binary()), model))
+    x = maps(8)
+    fast = loaded(network, x[:2], tmp_path, calibration=x)
+    ranges = ranges_in(tmp_path / "net.brx")
+    reference = RoundedInterpreter(checked_program(network, x[:2]), ranges)(x)
+    low, high = ranges[1 + 1 - wide]  # the input comes first
+    error = (outputs(fast, x)[0] - reference[0]).square().mean().sqrt()
+    assert float(error) < (high - low) / 255
 
 
 def test_what_is_beyond_the_range_is_taken_for_its_end(tmp_path):

@@ -1,4 +1,4 @@
-"""The least and the largest number of every value of a program, over images to calibrate with."""
+"""The range of every value of a program, from images to calibrate with."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 import torch
 from torch import Tensor
 
+from binaryrelax.export.byte_ranges import Histogram
 from binaryrelax.export.interpreter import Interpreter
 from binaryrelax.export.program import Program
 
@@ -17,7 +18,9 @@ _ROWS = 16  # at a time: a program keeps many values
 def measured_ranges(
     program: Program, calibration: Tensor | Iterable[Batch]
 ) -> list[tuple[float, float]]:
-    """[least, largest] of every value, inputs first, computed in float32.
+    """What bytes of every value should cover, inputs first: the ends that round it best.
+
+    Values are computed in float32.
 
     Args:
         program: whose values are measured.
@@ -27,17 +30,14 @@ def measured_ranges(
         ValueError: there are no images, they do not fit, or they or values are NaN or infinite.
     """
     interpreter = Interpreter(program)
-    least: dict[int, float] = {}
-    largest: dict[int, float] = {}
+    histograms: dict[int, Histogram] = {}
 
     def watch(number: int, value: Tensor) -> None:
-        low, high = value.aminmax()
-        if not bool(low.isfinite() & high.isfinite()):
+        if not bool(value.isfinite().all()):
             raise ValueError(
                 f"export_native(calibration=...): {_described(program, number)} is NaN or infinite"
             )
-        least[number] = min(float(low), least.get(number, float(low)))
-        largest[number] = max(float(high), largest.get(number, float(high)))
+        histograms.setdefault(number, Histogram()).add(value)
 
     for inputs in _batches(program, calibration):
         try:
@@ -49,9 +49,9 @@ def measured_ranges(
                 f"export_native(calibration=...): the program made for the example does not take "
                 f"{shapes}; give images of the example's size ({reason})"
             ) from None
-    if not least:
+    if not histograms:
         raise ValueError("export_native(calibration=...): it holds no images")
-    return [(least[number], largest[number]) for number in sorted(least)]
+    return [histograms[number].byte_range() for number in sorted(histograms)]
 
 
 def _described(program: Program, number: int) -> str:

@@ -27,7 +27,7 @@ from binaryrelax_lab.packing import load_packed_run
 
 QUANTIZERS: dict[str, Quantizer] = {"1 bit": Binary(), "ternary": Ternary()}
 LARGE = 64  # pixels a side; from here on fewer images calibrate
-NUM_CALIBRATION, NUM_LARGE = 128, 32  # images; multiples of all batch sizes
+NUM_CALIBRATION, NUM_LARGE = 512, 32  # images; multiples of all batch sizes
 NUM_TIMED = 16
 
 
