@@ -182,10 +182,10 @@ class RoundedInterpreter:
 
     Args:
         program: if it was calibrated, each of its layers reads what a layer has written.
-        ranges: of all its values, least and largest.
+        ranges: of all its values, least and largest, or none.
     """
 
-    def __init__(self, program: Program, ranges: list[list[float]] | None = None) -> None:
+    def __init__(self, program: Program, ranges: list[list[float] | None] | None = None) -> None:
         self.program = program
         self.ranges = ranges
 
@@ -204,9 +204,10 @@ class RoundedInterpreter:
         return [values[n] for n in self.program.outputs]
 
     def _rounded(self, number: int, x: Tensor, positive: list[bool]) -> Tensor:
-        if self.ranges is None:
+        found = None if self.ranges is None else self.ranges[number]
+        if found is None:
             return _rounded_by_image(x, positive[number])
-        low, high = min(self.ranges[number][0], 0.0), max(self.ranges[number][1], 0.0)
+        low, high = min(found[0], 0.0), max(found[1], 0.0)
         scale = (high - low) / 255
         zero = round(-low / scale)
         return ((x / scale).round().clamp(-zero, 255 - zero)) * scale

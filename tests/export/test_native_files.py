@@ -244,6 +244,42 @@ def test_the_narrower_of_two_sums_is_rounded(wide, tmp_path):
     assert float(error) < (high - low) / 255
 
 
+class Shortcuts(nn.Module):
+    """A layer and two blocks, whose sums end in ReLU or in nothing."""
+
+    def __init__(self, activation):
+        super().__init__()
+        self.first = nn.Conv2d(3, 8, 3, padding=1)
+        self.blocks = nn.ModuleList(
+            nn.ModuleList(nn.Conv2d(8, 8, 3, padding=1, bias=False) for _ in range(2))
+            for _ in range(2)
+        )
+        self.activation = activation
+
+    def forward(self, x):
+        x = F.relu(self.first(x))
+        for inner, outer in self.blocks:
+            x = self.activation(outer(F.relu(inner(x))) + x)
+        return x.mean((2, 3))
+
+
+def test_what_shortcuts_carry_has_no_range_and_is_measured_in_each_image(tmp_path):
+    _, packed = float_and_packed(lambda: Shortcuts(F.relu), Ternary())
+    x = maps(40) * torch.linspace(0.1, 1, 40).view(-1, 1, 1, 1)
+    network = loaded(packed, x[:2], tmp_path, calibration=x)
+    ranges, program = ranges_in(tmp_path / "net.brx"), checked_program(packed, x[:2])
+    without = [program.operations[i - 1].name for i, found in enumerate(ranges) if found is None]
+    assert without == ["first", "add", "add"]
+    reference = RoundedInterpreter(program, ranges)(x)
+    assert largest_error(outputs(network, x), reference) < 0.01
+
+
+def test_sums_of_both_signs_keep_their_ranges(tmp_path):
+    _, packed = float_and_packed(lambda: Shortcuts(nn.Identity()), Ternary())
+    export_native(packed, maps(2), tmp_path / "net.brx", calibration=maps(20))
+    assert [found for found in ranges_in(tmp_path / "net.brx") if found is None] == [None]
+
+
 def test_what_is_beyond_the_range_is_taken_for_its_end(tmp_path):
     _, packed = float_and_packed(chain, Binary())
     x = maps(4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 import torch
@@ -17,10 +18,12 @@ _ROWS = 16  # at a time: a program keeps many values
 
 def measured_ranges(
     program: Program, calibration: Tensor | Iterable[Batch]
-) -> list[tuple[float, float]]:
+) -> list[tuple[float, float] | None]:
     """What bytes of every value should cover, inputs first: the ends that round it best.
 
-    Values are computed in float32.
+    Values are computed in float32. What shortcuts carry past layers has none where it is positive:
+    its errors reach the output by every way. It stays in floats, and layers read bytes whose range
+    is each image's own. (Where numbers have both signs, such a range is symmetric and no better.)
 
     Args:
         program: whose values are measured.
@@ -51,7 +54,26 @@ def measured_ranges(
             ) from None
     if not histograms:
         raise ValueError("export_native(calibration=...): it holds no images")
-    return [histograms[number].byte_range() for number in sorted(histograms)]
+    carried = _carried(program)
+    return [
+        None
+        if number in carried and histograms[number].low >= 0
+        else histograms[number].byte_range()
+        for number in sorted(histograms)
+    ]
+
+
+def _carried(program: Program) -> set[int]:
+    """The values of shortcuts: sums, and what is added while others read it too."""
+    sums = {number for number, operation in program.numbered() if operation.op == "add"}
+    added = {
+        value
+        for number, operation in program.numbered()
+        if number in sums
+        for value in operation.inputs
+    }
+    uses = Counter(value for operation in program.operations for value in operation.inputs)
+    return sums | {value for value in added if uses[value] > 1}
 
 
 def _described(program: Program, number: int) -> str:

@@ -210,7 +210,7 @@ def _compare_for_another_size(
 def _content(
     program: Program,
     mode: str,
-    ranges: list[tuple[float, float]] | None,
+    ranges: list[tuple[float, float] | None] | None,
     about: dict[str, str],
 ) -> bytes:
     """The whole file."""
@@ -225,7 +225,9 @@ def _content(
         "inputs": [list(shape) for shape in program.inputs],
         "operations": operations,
         "outputs": list(program.outputs),
-        "ranges": [None] * count if ranges is None else [list(limits) for limits in ranges],
+        "ranges": [None] * count
+        if ranges is None
+        else [limits and list(limits) for limits in ranges],
         "layout": program.layout,
     }
     manifest = Manifest(stored.layers, stored.digests, stored.tied, (), about, described)
