@@ -19,6 +19,7 @@ void write_eight(const OutputJob& job, int64_t i) {
     const __m256 factor = _mm256_loadu_ps(job.factor + i), bias = _mm256_loadu_ps(job.bias + i);
     const __m256 low = _mm256_set1_ps(job.low), high = _mm256_set1_ps(job.high);
     const __m256 added_scale = _mm256_set1_ps(job.added_scale);
+    __m256i largest = _mm256_setzero_si256();
     for (int pixel = 0; pixel < job.num_pixels; ++pixel) {
         const __m256i total = _mm256_add_epi32(load(job.totals + pixel * PANEL + i), correction);
         __m256 value = _mm256_cvtepi32_ps(total);
@@ -35,8 +36,14 @@ void write_eight(const OutputJob& job, int64_t i) {
             store_bytes(job.bytes[pixel] + i, _mm256_cvtps_epi32(y));  // NaN: the lowest number, so 0
         } else {
             _mm256_storeu_ps(job.floats[pixel] + i, y);
+            const __m256i magnitude = _mm256_and_si256(_mm256_castps_si256(y), _mm256_set1_epi32(0x7fffffff));
+            largest = _mm256_max_epu32(largest, magnitude);
         }
     }
+    if (!job.magnitude) return;
+    uint32_t lanes[HALF];
+    store(reinterpret_cast<int32_t*>(lanes), largest);
+    for (const uint32_t lane : lanes) raise_to(job.magnitude, lane);
 }
 
 template <Adding ADDING, bool SCALED>

@@ -95,11 +95,15 @@ template <Adding ADDING, bool SCALED, bool WHOLE>
 void write_set(const OutputJob& job, int64_t i) {
     const __mmask16 lanes = first_lanes(job.outputs - i);
     const Outputs outputs(job, i, lanes);
+    __m512i largest = _mm512_setzero_si512();
     for (int pixel = 0; pixel < job.num_pixels; ++pixel) {
         const __m512 y = finished<ADDING, SCALED, WHOLE>(job, outputs, pixel, i, lanes);
         if (!job.bytes) {
             float* place = job.floats[pixel] + i;
             WHOLE ? _mm512_storeu_ps(place, y) : _mm512_mask_storeu_ps(place, lanes, y);
+            const __m512i without_sign = _mm512_set1_epi32(0x7fffffff);
+            const __m512i magnitude = _mm512_maskz_and_epi32(lanes, _mm512_castps_si512(y), without_sign);
+            largest = _mm512_max_epu32(largest, magnitude);
             continue;
         }
         const __m128i bytes = _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(y));
@@ -109,6 +113,7 @@ void write_set(const OutputJob& job, int64_t i) {
             _mm_mask_storeu_epi8(job.bytes[pixel] + i, lanes, bytes);
         }
     }
+    if (job.magnitude) raise_to(job.magnitude, _mm512_reduce_max_epu32(largest));
 }
 
 template <Adding ADDING, bool SCALED>

@@ -79,8 +79,30 @@ bool ByteEpilogue::is_fused() const {
     }
 }
 
-void ByteEpilogue::write(const Bound& bound, const PixelRun* runs, int num_runs, int64_t first_output, int64_t outputs,
-                         const int32_t* totals) const {
+uint32_t* ByteEpilogue::magnitudes(const Bound& bound, int64_t unit) const {
+    return to_floats_->magnitudes(bound) + unit * output_.images;
+}
+
+void ByteEpilogue::begin(const Bound& bound, int64_t unit) const {
+    if (to_floats_ && to_floats_->is_measured) std::fill_n(magnitudes(bound, unit), output_.images, 0u);
+}
+
+// Each image has a magnitude of its own.
+void ByteEpilogue::write(const Bound& bound, int64_t unit, const PixelRun* runs, int num_runs, int64_t first_output,
+                         int64_t outputs, const int32_t* totals) const {
+    if (!to_floats_ || !to_floats_->is_measured) {
+        return write_job(bound, unit, runs, num_runs, first_output, outputs, totals);
+    }
+    for (int begin = 0, end = 0; begin < num_runs; begin = end) {
+        int pixels = 0;
+        for (; end < num_runs && runs[end].image == runs[begin].image; ++end) pixels += runs[end].count;
+        write_job(bound, unit, runs + begin, end - begin, first_output, outputs, totals);
+        totals += pixels * PANEL;
+    }
+}
+
+void ByteEpilogue::write_job(const Bound& bound, int64_t unit, const PixelRun* runs, int num_runs, int64_t first_output,
+                             int64_t outputs, const int32_t* totals) const {
     uint8_t* bytes[MOST];
     float* floats[MOST];
     float x_scales[MOST];
@@ -97,7 +119,8 @@ void ByteEpilogue::write(const Bound& bound, const PixelRun* runs, int num_runs,
     const OutputJob job{totals, count, outputs, corrections_.data() + first_output, factors_.data() + first_output,
                         biases_.data() + first_output, scales_ >= 0 ? x_scales : nullptr,
                         added_bytes_ ? added_bytes : nullptr, added_floats_ ? added_floats : nullptr, added_scale_,
-                        low_, high_, to_bytes_ ? bytes : nullptr, to_bytes_ ? nullptr : floats};
+                        low_, high_, to_bytes_ ? bytes : nullptr, to_bytes_ ? nullptr : floats,
+                        to_floats_ && to_floats_->is_measured ? magnitudes(bound, unit) + runs->image : nullptr};
     is_fused() ? kernels_.write_outputs(job) : write_activated(job);
 }
 
@@ -107,11 +130,14 @@ void ByteEpilogue::write_activated(OutputJob job) const {
     float* floats[MOST];
     for (int i = 0; i < job.num_pixels; ++i) floats[i] = job.bytes ? values + i * PANEL : job.floats[i];
     uint8_t* const* bytes = job.bytes;
+    uint32_t* const magnitude = job.magnitude;
     job.bytes = nullptr;
+    job.magnitude = nullptr;
     job.floats = floats;
     kernels_.write_outputs(job);
     for (int i = 0; i < job.num_pixels; ++i) {
         apply_activation(owner_.activation, floats[i], job.outputs);
+        if (magnitude) *magnitude = std::max(*magnitude, kernels_.largest_magnitude(floats[i], job.outputs));
         if (!bytes) continue;
         kernels_.quantize(floats[i], job.outputs, 1.0f / to_bytes_->scale, static_cast<float>(to_bytes_->zero), bytes[i]);
     }

@@ -21,9 +21,11 @@ class ByteEpilogue {
     // Pixels at each call, all runs together; and runs.
     static constexpr int MOST = GROUP;
 
+    // What a unit does before it writes.
+    void begin(const Bound& bound, int64_t unit) const;
     // Outputs `first_output` on, of one panel, of those pixels; totals are [pixel][PANEL].
-    void write(const Bound& bound, const PixelRun* runs, int num_runs, int64_t first_output, int64_t outputs,
-               const int32_t* totals) const;
+    void write(const Bound& bound, int64_t unit, const PixelRun* runs, int num_runs, int64_t first_output,
+               int64_t outputs, const int32_t* totals) const;
     // What is to be done for an image beside its pixels.
     bool has_border() const { return to_bytes_.has_value(); }
     void write_border(const Bound& bound, int64_t image) const;
@@ -36,6 +38,9 @@ class ByteEpilogue {
     void find_limits();
     bool is_fused() const;
     void write_activated(OutputJob job) const;
+    uint32_t* magnitudes(const Bound& bound, int64_t unit) const;
+    void write_job(const Bound& bound, int64_t unit, const PixelRun* runs, int num_runs, int64_t first_output,
+                   int64_t outputs, const int32_t* totals) const;
 
     const OperationLayer& owner_;
     const Kernels& kernels_;

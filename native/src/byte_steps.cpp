@@ -54,16 +54,12 @@ void interleave(const uint8_t* lines, int64_t stride, const ByteMap& to, uint8_t
     }
 }
 
-float magnitude_of(const uint32_t* pieces) {
-    const uint32_t bits = *std::max_element(pieces, pieces + PIECES);
+// The scale of an image, so that its largest magnitude takes all of a byte's numbers on one side of zero.
+float scale_of(const uint32_t* magnitudes, int64_t parts, int64_t images, int zero) {
+    uint32_t bits = 0;
+    for (int64_t part = 0; part < parts; ++part) bits = std::max(bits, magnitudes[part * images]);
     float magnitude;
     std::memcpy(&magnitude, &bits, sizeof magnitude);
-    return magnitude;
-}
-
-// The scale of an image, so that its largest magnitude takes all of a byte's numbers on one side of zero.
-float scale_of(const uint32_t* pieces, int zero) {
-    const float magnitude = magnitude_of(pieces);
     if (!std::isfinite(magnitude)) return std::numeric_limits<float>::quiet_NaN();
     return std::max(magnitude, 1e-34f) / static_cast<float>(zero == 0 ? 255 : 127);
 }
@@ -98,14 +94,15 @@ Step measure_step(const std::string& name, const FloatMap& from, int magnitudes,
     const int64_t size = from.shape.height * from.shape.width * from.shape.channels;
     auto run = [=, &kernels](const Bound& bound, int64_t unit) {
         const float* image = from.input < 0 ? bound.at<const float>(from.buffer) : bound.input(from.input);
-        const float* x = image + unit / PIECES * size;
-        const int64_t begin = unit % PIECES * size / PIECES, end = (unit % PIECES + 1) * size / PIECES;
+        const int64_t piece = unit / from.shape.images;
+        const float* x = image + unit % from.shape.images * size;
+        const int64_t begin = piece * size / PIECES, end = (piece + 1) * size / PIECES;
         bound.at<uint32_t>(magnitudes)[unit] = kernels.largest_magnitude(x + begin, end - begin);
     };
     return {name + ": measure", from.shape.images * PIECES, {from.buffer}, magnitudes, run};
 }
 
-Step quantize_step(const std::string& name, const FloatMap& from, const ByteMap& to, int magnitudes, int poison,
+Step quantize_step(const std::string& name, const FloatMap& from, const ByteMap& to, Magnitudes magnitudes, int poison,
                    const Kernels& kernels) {
     const Shape shape = from.shape;
     auto run = [=, &kernels](const Bound& bound, int64_t unit) {
@@ -114,8 +111,9 @@ Step quantize_step(const std::string& name, const FloatMap& from, const ByteMap&
         const Row row(bound, from, image, y);
         float scale = to.scale;
         bool is_finite = true;
-        if (magnitudes >= 0) {
-            scale = scale_of(bound.at<const uint32_t>(magnitudes) + image * PIECES, to.zero);
+        if (magnitudes.buffer >= 0) {
+            const uint32_t* found = bound.at<const uint32_t>(magnitudes.buffer) + magnitudes.offset + image;
+            scale = scale_of(found, magnitudes.parts, shape.images, to.zero);
             is_finite = !std::isnan(scale);
             if (y == 0) bound.at<float>(to.scales)[image] = scale;
         }
@@ -126,7 +124,7 @@ Step quantize_step(const std::string& name, const FloatMap& from, const ByteMap&
         if (!in_place) bytes.resize(static_cast<size_t>(row.lines * row.length));
         for (int64_t line = 0; line < row.lines; ++line) {
             const float* x = row.line(line);
-            if (magnitudes < 0) is_finite = is_finite && kernels.largest_magnitude(x, row.length) < 0x7f800000u;
+            if (magnitudes.buffer < 0) is_finite = is_finite && kernels.largest_magnitude(x, row.length) < 0x7f800000u;
             kernels.quantize(x, row.length, inverse, zero, in_place ? out : bytes.data() + line * row.length);
         }
         if (!is_finite) bound.at<std::atomic<uint8_t>>(poison)[image].store(1, std::memory_order_relaxed);
@@ -138,7 +136,7 @@ Step quantize_step(const std::string& name, const FloatMap& from, const ByteMap&
         }
     };
     Step step{name + ": to bytes", shape.rows() + shape.images, {from.buffer}, to.buffer, run};
-    if (magnitudes >= 0) step.reads.push_back(magnitudes);
+    if (magnitudes.buffer >= 0) step.reads.push_back(magnitudes.buffer);
     if (to.scales >= 0) step.reads.push_back(to.scales);
     if (poison >= 0) step.reads.push_back(poison);
     return step;

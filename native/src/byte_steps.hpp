@@ -21,24 +21,35 @@ struct ByteMap {
 };
 
 // A value kept as floats, NHWC; or as the caller gave it, NCHW, where `input` is not -1.
+//
+// Behind measured floats lie largest magnitudes, as the bits of floats: [part][image]. All parts together make an image.
 struct FloatMap {
     int buffer = -1;
     int input = -1;
     Shape shape;
+    bool is_measured = false;
+
+    uint32_t* magnitudes(const Bound& bound) const { return bound.at<uint32_t>(buffer) + shape.count(); }
 };
 
 constexpr int64_t PIECES = 8;  // of an image, that the search for its largest magnitude is shared by
+
+struct Magnitudes {
+    int buffer = -1;      // -1: there are none
+    int64_t offset = 0;   // of the first, in numbers of 32 bits
+    int64_t parts = 0;
+};
 
 // What no pixel writes: the border, and a record's bytes behind its channels.
 void fill_border(const Bound& bound, const ByteMap& map, int64_t image);
 void fill_unused(const Bound& bound, const ByteMap& map, int64_t image);
 
-// The largest magnitude of each piece of each image, as the bits of a float: [image][PIECES].
+// The largest magnitude of each piece of each image, as the bits of a float: [piece][image].
 Step measure_step(const std::string& name, const FloatMap& from, int magnitudes, const Kernels& kernels);
 
 // Floats as bytes. With `magnitudes`, every image gets a scale of its own; else the map has one. Images with values
 // that are not finite are marked in `poison`: no byte of a later layer could say it.
-Step quantize_step(const std::string& name, const FloatMap& from, const ByteMap& to, int magnitudes, int poison,
+Step quantize_step(const std::string& name, const FloatMap& from, const ByteMap& to, Magnitudes magnitudes, int poison,
                    const Kernels& kernels);
 
 // Bytes as floats.

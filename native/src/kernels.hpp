@@ -136,6 +136,7 @@ struct OutputJob {
     float low, high;                // limits of y; NaN stays NaN in floats
     uint8_t* const* bytes;          // [num_pixels], or null
     float* const* floats;           // [num_pixels] where bytes is null
+    uint32_t* magnitude;            // null, or raised to the largest |y| of floats, as the bits of a float
 };
 
 // y[pixel][output] = scale[output] * total[pixel][output] + bias[output]

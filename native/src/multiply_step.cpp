@@ -75,8 +75,9 @@ class MultiplyWork {
         const int64_t index = unit / blocks_, group = index / layer_.panels(), panel = index % layer_.panels();
         const int64_t begin = unit % blocks_ * groups_in_unit_;
         const int64_t end = std::min(begin + groups_in_unit_, pixels_.groups);
+        epilogue_.begin(bound, unit);
         multiply(bound, group, panel, begin, end);
-        write(bound, group * layer_.outputs_in_group() + panel * PANEL, layer_.panel_outputs(panel), begin, end);
+        write(bound, unit, group * layer_.outputs_in_group() + panel * PANEL, layer_.panel_outputs(panel), begin, end);
     }
 
   private:
@@ -257,7 +258,8 @@ class MultiplyWork {
         room.expanded = index;
     }
 
-    void write(const Bound& bound, int64_t first_output, int64_t outputs, int64_t begin, int64_t end) const {
+    void write(const Bound& bound, int64_t unit, int64_t first_output, int64_t outputs, int64_t begin,
+               int64_t end) const {
         const int32_t* totals = room.totals.data();
         PixelRun runs[ByteEpilogue::MOST];
         for (int64_t index = begin; index < end; ++index) {
@@ -266,7 +268,7 @@ class MultiplyWork {
             for_each_row(pixels_.first(index), count, [&](Place at, int64_t, int64_t in_row) {
                 runs[num_runs++] = {at.image, at.y, at.x, static_cast<int>(in_row)};
             });
-            epilogue_.write(bound, runs, num_runs, first_output, outputs, totals);
+            epilogue_.write(bound, unit, runs, num_runs, first_output, outputs, totals);
             totals += (padded_ ? GROUP : count) * PANEL;
         }
     }

@@ -37,6 +37,17 @@ inline void depthwise_loops(const DepthwiseJob& job, int64_t first) {
     }
 }
 
+// Floats without their sign order as their bits do, infinities and NaN on top.
+inline void raise_to(uint32_t* magnitude, uint32_t bits) {
+    if (bits > *magnitude) *magnitude = bits;
+}
+
+inline uint32_t magnitude_bits(float y) {
+    uint32_t bits;
+    __builtin_memcpy(&bits, &y, sizeof bits);
+    return bits & 0x7fffffffu;
+}
+
 // From output `first` on.
 inline void write_outputs_loops(const OutputJob& job, int64_t first) {
     for (int pixel = 0; pixel < job.num_pixels; ++pixel) {
@@ -51,6 +62,7 @@ inline void write_outputs_loops(const OutputJob& job, int64_t first) {
                 job.bytes[pixel][i] = rounded_byte(y);
             } else {
                 job.floats[pixel][i] = y;
+                if (job.magnitude) raise_to(job.magnitude, magnitude_bits(y));
             }
         }
     }

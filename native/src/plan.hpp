@@ -47,6 +47,7 @@ class Plan {
         sizes_.push_back(bytes);
         return static_cast<int>(sizes_.size()) - 1;
     }
+    void enlarge(int buffer, int64_t bytes) { sizes_[buffer] += bytes; }
     void add(Step step) { steps_.push_back(std::move(step)); }
     // Gives every buffer its place, so that those that live at the same time do not overlap. Throws
     // std::invalid_argument where all together take more than `most_bytes`.

@@ -1,6 +1,7 @@
 #include "plan_builder.hpp"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 
 #include "byte_steps.hpp"
@@ -118,12 +119,14 @@ class PlanBuilder {
             to.bytes = &new_bytes(layer.writes);
         } else {
             to_floats = new_floats(layer.writes);
+            to_floats.is_measured = is_read_as_measured_bytes(layer.writes);
             to.floats = &to_floats;
         }
         if (pays_to_tile(*layer.bytes, output)) {
             const int tiles = plan_.new_buffer(tiles_size(*layer.bytes, output));
             plan_.add(tile_step(name, *layer.bytes, from, output, tiles));
-            return plan_.add(winograd_step(name, layer, from, tiles, added, to, output, threads_));
+            return add_writing(layer.writes, to,
+                               winograd_step(name, layer, from, tiles, added, to, output, threads_));
         }
         const Access access = access_of(*layer.bytes, from.layout, output);
         int rows = -1;
@@ -131,7 +134,27 @@ class PlanBuilder {
             rows = plan_.new_buffer(gathered_size(*layer.bytes, output));
             plan_.add(gather_step(name, *layer.bytes, from, output, rows));
         }
-        plan_.add(multiply_step(name, layer, from, rows, access, added, to, output, threads_));
+        add_writing(layer.writes, to, multiply_step(name, layer, from, rows, access, added, to, output, threads_));
+    }
+
+    // Whether a layer will read the value as bytes with a scale for each image.
+    bool is_read_as_measured_bytes(int value) const {
+        if (layers_.code_of_range(value)) return false;
+        const std::vector<int>& users = layers_.users(value);
+        return std::any_of(users.begin(), users.end(), [&](int user) {
+            return layers_.layer(user).bytes && operation(user).in[0] == value;
+        });
+    }
+
+    // Each unit of a step that measures what it writes leaves a magnitude for each image.
+    void add_writing(int value, const Target& to, Step step) {
+        if (to.floats && to.floats->is_measured) {
+            const int64_t bytes = step.units * shapes_[value].images * static_cast<int64_t>(sizeof(uint32_t));
+            plan_.enlarge(to.floats->buffer, bytes);
+            floats_[value]->is_measured = true;
+            measured_parts_[value] = step.units;
+        }
+        plan_.add(std::move(step));
     }
 
     // A value as floats in NHWC; made of its bytes, or of what the caller gave, where it is not there yet.
@@ -161,19 +184,26 @@ class PlanBuilder {
         const FloatMap from = *floats_[value];
         const std::string name = "value " + std::to_string(value);
         ByteMap to = byte_map(value);
-        int magnitudes = -1;
+        Magnitudes magnitudes;
         if (const std::optional<ByteCode> code = layers_.code_of_range(value)) {
             to.scale = code->scale;
             to.zero = code->zero;
         } else {
-            magnitudes = plan_.new_buffer(from.shape.images * PIECES * 4);
             to.scales = plan_.new_buffer(from.shape.images * 4);
             to.zero = layers_.is_positive(value) ? 0 : 128;
-            plan_.add(measure_step(name, from, magnitudes, layers_.kernels()));
+            magnitudes = magnitudes_of(value, from);
         }
         plan_.add(quantize_step(name, from, to, magnitudes, poison_, layers_.kernels()));
         bytes_[value] = to;
         return to;
+    }
+
+    // Those that a layer found when it wrote the value, or those of a search.
+    Magnitudes magnitudes_of(int value, const FloatMap& from) {
+        if (from.is_measured) return {from.buffer, from.shape.count(), measured_parts_[value]};
+        const int buffer = plan_.new_buffer(from.shape.images * PIECES * 4);
+        plan_.add(measure_step("value " + std::to_string(value), from, buffer, layers_.kernels()));
+        return {buffer, 0, PIECES};
     }
 
     const ByteMap& new_bytes(int value) {
@@ -229,6 +259,7 @@ class PlanBuilder {
     std::vector<std::optional<ByteMap>> bytes_;
     std::vector<std::optional<Rearranged>> rearranged_;
     std::vector<std::optional<FloatMap>> floats_;
+    std::map<int, int64_t> measured_parts_;  // by value
     int poison_ = -1;
     Plan plan_;
 };

@@ -59,8 +59,9 @@ class WinogradWork {
         const int64_t panel = unit / blocks_, block = unit % blocks_;
         const int64_t first = block * grid_.groups() / blocks_ * TILE_GROUP;
         const int64_t end = std::min((block + 1) * grid_.groups() / blocks_ * TILE_GROUP, grid_.count());
+        epilogue_.begin(bound, unit);
         multiply(bound.at<const uint8_t>(tiles_), panel, first, end - first);
-        write(bound, panel, first, end - first);
+        write(bound, unit, panel, first, end - first);
     }
 
   private:
@@ -85,17 +86,17 @@ class WinogradWork {
         return out;
     }
 
-    void write(const Bound& bound, int64_t panel, int64_t first, int64_t count) const {
+    void write(const Bound& bound, int64_t unit, int64_t panel, int64_t first, int64_t count) const {
         int32_t* totals = room.totals.reserve(TILE * TILE * PANEL);
         for (int64_t i = 0; i < count; ++i) {
             kernels_.transform_output({room.products.data() + i * PANEL, product_stride(count),
                                        layer_.panel_sets(0, panel), totals});
-            write_tile(bound, panel, first + i, totals);
+            write_tile(bound, unit, panel, first + i, totals);
         }
     }
 
     // Without what stands over the edge of the map.
-    void write_tile(const Bound& bound, int64_t panel, int64_t tile, int32_t* totals) const {
+    void write_tile(const Bound& bound, int64_t unit, int64_t panel, int64_t tile, int32_t* totals) const {
         const int64_t row = tile / grid_.columns, y = row % grid_.rows * TILE, x = tile % grid_.columns * TILE;
         const int height = static_cast<int>(std::min<int64_t>(TILE, output_.height - y));
         const int width = static_cast<int>(std::min<int64_t>(TILE, output_.width - x));
@@ -104,7 +105,7 @@ class WinogradWork {
             runs[i] = {row / grid_.rows, y + i, x, width};
             if (width < TILE) std::copy_n(totals + i * TILE * PANEL, width * PANEL, totals + i * width * PANEL);
         }
-        epilogue_.write(bound, runs, height, panel * PANEL, layer_.panel_outputs(panel), totals);
+        epilogue_.write(bound, unit, runs, height, panel * PANEL, layer_.panel_outputs(panel), totals);
     }
 
     const ByteLayer& layer_;
