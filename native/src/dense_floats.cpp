@@ -61,7 +61,9 @@ class DenseFloats : public FloatProduct {
         return vertical_.field(bands.rows) * horizontal_.field(out.width) * inputs_in_group_ * int64_t{sizeof(float)};
     }
 
-    void run(const ConstMap& x, const Map& y, int64_t unit) const override;
+    void run(const ConstMap& x, const Map& y, const float* added, int64_t unit) const override;
+
+    void set_activation(const Activation& activation) override { epilogue_.set_activation(activation); }
 
     int64_t bytes() const override { return weights_.bytes(); }
 
@@ -72,6 +74,7 @@ class DenseFloats : public FloatProduct {
         Field field;
         int64_t rows, width;
         float* y;
+        const float* added;  // or null
 
         int64_t pixels() const { return rows * width; }
     };
@@ -105,7 +108,7 @@ class DenseFloats : public FloatProduct {
     const Reach vertical_, horizontal_;
     const int64_t groups_, inputs_in_group_, outputs_;
     const FloatPanels weights_;
-    const FloatEpilogue epilogue_;
+    FloatEpilogue epilogue_;
 };
 
 Bands DenseFloats::bands(const Shape& out) const {
@@ -122,7 +125,7 @@ Bands DenseFloats::bands(const Shape& out) const {
     return {out.height, std::min(shared, most)};
 }
 
-void DenseFloats::run(const ConstMap& x, const Map& y, int64_t unit) const {
+void DenseFloats::run(const ConstMap& x, const Map& y, const float* added, int64_t unit) const {
     const Shape in = in_one_image(x.shape), out = in_one_image(y.shape);
     const Bands bands = this->bands(out);
     const int64_t all = bands.per_image * out.images, band = unit % all;
@@ -133,7 +136,8 @@ void DenseFloats::run(const ConstMap& x, const Map& y, int64_t unit) const {
                 in.width * in.channels, in.channels};
     if (has_padding()) field = pad(x, in, image, row, rows, out.width, panel.group);
     find_runs(field, chunk_inputs(panel));
-    const Task task{panel, field, rows, out.width, y.data + (image * out.height + row) * out.width * outputs_};
+    const int64_t start = (image * out.height + row) * out.width * outputs_;
+    const Task task{panel, field, rows, out.width, y.data + start, added ? added + start : nullptr};
     // With one chunk the sums are outputs at once, and stay where they are.
     const int64_t block = weights_.inputs() <= chunk_inputs(panel) ? FLOAT_PIXELS : BLOCK;
     for (int64_t pixel = 0; pixel < task.pixels(); pixel += block) {
@@ -213,11 +217,12 @@ void DenseFloats::multiply(const Task& task, int64_t first_pixel, int64_t num_pi
         const bool is_last = input + count == weights_.inputs();
         for (int64_t i = 0; i < num_pixels; i += FLOAT_PIXELS) {
             const int64_t pixels_left = std::min<int64_t>(FLOAT_PIXELS, num_pixels - i);
+            const int64_t place = (first_pixel + i) * outputs_;
             const FloatFinish finish =
                 epilogue_.job(totals + i * PANEL, PANEL, pixels_left, task.panel.first_output, task.panel.outputs,
-                              task.y + (first_pixel + i) * outputs_);
+                              task.y + place, task.added ? task.added + place : nullptr);
             kernels_.dot_floats({chunk, task.panel.sets, run, num_runs, pixels + i, static_cast<int>(pixels_left),
-                                 totals + i * PANEL, input == 0, is_last ? &finish : nullptr});
+                                 totals + i * PANEL, PANEL, input == 0, is_last ? &finish : nullptr});
             if (is_last) epilogue_.activate(finish);
         }
         run += num_runs;

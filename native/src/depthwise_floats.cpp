@@ -45,17 +45,20 @@ class DepthwiseFloats : public FloatProduct {
 
     int64_t room(const Shape& out) const override { return out.width * channels_ * int64_t{sizeof(float)}; }
 
-    void run(const ConstMap& x, const Map& y, int64_t unit) const override {
+    void run(const ConstMap& x, const Map& y, const float* added, int64_t unit) const override {
         const Bands bands = this->bands(y.shape);
         const int64_t before = bands.image(unit) * y.shape.height, first = bands.first_row(unit);
         for (int64_t row = first; row < first + bands.num_rows(unit); ++row) {
             run_row(x, y, bands.image(unit), row);
             float* out = y.row(before + row);
-            const FloatFinish finish = epilogue_.job(out, y.shape.channels, y.shape.width, 0, y.shape.channels, out);
+            const FloatFinish finish = epilogue_.job(out, y.shape.channels, y.shape.width, 0, y.shape.channels, out,
+                                                     added ? added + (out - y.data) : nullptr);
             kernels_.finish_floats(finish);
             epilogue_.activate(finish);
         }
     }
+
+    void set_activation(const Activation& activation) override { epilogue_.set_activation(activation); }
 
     int64_t bytes() const override { return static_cast<int64_t>(weights_.size() * sizeof(float)); }
 
@@ -113,7 +116,7 @@ class DepthwiseFloats : public FloatProduct {
     const Reach vertical_, horizontal_;
     const int64_t channels_, per_channel_;
     std::vector<float> weights_;  // [output of a channel][tap][channel]
-    const FloatEpilogue epilogue_;
+    FloatEpilogue epilogue_;
 };
 
 }  // namespace

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "float_tiles.hpp"
+
 namespace binaryrelax {
 
 constexpr int FLOAT_PIXELS = 24;  // of a job; every register block divides it
@@ -14,7 +16,7 @@ struct FloatRun {
     int64_t length;
 };
 
-// y = limit(factor * total + bias); the totals may be y itself.
+// y = limit(factor * total + bias + added); the totals may be y itself.
 struct FloatFinish {
     const float* totals;
     int64_t totals_stride;
@@ -25,6 +27,7 @@ struct FloatFinish {
     float low, high;               // NaN stays NaN
     float* y;
     int64_t y_stride;
+    const float* added = nullptr;  // or null; pixels as far apart as those of y
 };
 
 // sums[pixel][output of the panel] = sum over the runs' inputs of weight * x, in their order.
@@ -35,7 +38,8 @@ struct FloatJob {
     int64_t num_runs;
     const float* const* pixels;
     int num_pixels;              // 1 to FLOAT_PIXELS
-    float* totals;               // [num_pixels][PANEL]
+    float* totals;               // [num_pixels][totals_stride]
+    int64_t totals_stride;
     bool first;                  // whether the sums are written to the totals; else they are added
     const FloatFinish* finish;   // null while more is to be added; else what becomes of these totals
 };
@@ -70,6 +74,7 @@ struct FloatKernels {
     void (*dot_channels)(const ChannelJob& job);
     void (*expand_levels)(const LevelJob& job);
     void (*finish_floats)(const FloatFinish& job);
+    const FloatTileKernels* tiles;
 };
 
 extern const FloatKernels PORTABLE_FLOATS;

@@ -15,7 +15,9 @@ class FloatProduct {
     virtual ~FloatProduct() = default;
     virtual int64_t units(const Shape& out) const = 0;
     virtual int64_t room(const Shape& out) const = 0;
-    virtual void run(const ConstMap& x, const Map& y, int64_t unit) const = 0;
+    // `added` is a map like y, or null.
+    virtual void run(const ConstMap& x, const Map& y, const float* added, int64_t unit) const = 0;
+    virtual void set_activation(const Activation& activation) = 0;
     virtual int64_t bytes() const = 0;
 };
 
@@ -60,18 +62,21 @@ struct Bands {
 class FloatEpilogue {
   public:
     FloatEpilogue(const Operation& operation, const NetworkFile& file, int64_t outputs);
-    // What makes `count` outputs of each pixel, from `first_output` on; y is where the first pixel starts. All but the
-    // activations that `activate` does.
+    FloatEpilogue(const Activation& activation, const float* factor, const float* bias, int64_t outputs);
+    // The activation that is meant from now on; it must outlive the epilogue.
+    void set_activation(const Activation& activation);
+    // What makes `count` outputs of each pixel, from `first_output` on; y is where the first pixel starts, and so is
+    // `added`, which may be null. All but the activations that `activate` does.
     FloatFinish job(const float* totals, int64_t totals_stride, int64_t num_pixels, int64_t first_output,
-                    int64_t count, float* y) const;
+                    int64_t count, float* y, const float* added) const;
     void activate(const FloatFinish& job) const;
 
   private:
-    const Activation& activation_;
+    const Activation* activation_ = nullptr;
     const int64_t outputs_;
     const float *factor_, *bias_;
-    float low_, high_;
-    bool is_limit_;  // whether the activation is no more than limits
+    float low_ = 0.0f, high_ = 0.0f;
+    bool is_limit_ = true;  // whether the activation is no more than limits
 };
 
 }  // namespace binaryrelax
