@@ -181,7 +181,7 @@ void dot_floats(const FloatJob& job) {
 
 }  // namespace
 
-const FloatKernels FLOATS = {dot_floats, dot_channels, expand_levels, finish_floats, &FLOAT_TILES};
+const FloatKernels FLOATS = {dot_floats, dot_channels, expand_levels, finish_floats, nullptr, &FLOAT_TILES};
 
 }  // namespace avx2
 }  // namespace binaryrelax

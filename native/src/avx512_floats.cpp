@@ -1,29 +1,11 @@
 // Layers in float32 with AVX-512: a set of 16 outputs is one register.
-#include "avx512.hpp"
-#include "float_kernels.hpp"
+#include "avx512_finish.hpp"
 
 #define UNROLL_ALL _Pragma("GCC unroll 16")
 
 namespace binaryrelax {
 namespace avx512 {
 namespace {
-
-// Totals as outputs. Of a number and a NaN, the limits return the second operand.
-struct Finish {
-    __m512 factor, bias, low, high;
-
-    Finish(const FloatFinish& job, int64_t i, __mmask16 lanes)
-        : factor(job.factor ? _mm512_maskz_loadu_ps(lanes, job.factor + i) : _mm512_set1_ps(1.0f)),
-          bias(job.bias ? _mm512_maskz_loadu_ps(lanes, job.bias + i) : _mm512_setzero_ps()),
-          low(_mm512_set1_ps(job.low)),
-          high(_mm512_set1_ps(job.high)) {}
-
-    __m512 of(__m512 total) const { return limited(_mm512_fmadd_ps(total, factor, bias)); }
-    __m512 of(__m512 total, __m512 added) const {
-        return limited(_mm512_add_ps(_mm512_fmadd_ps(total, factor, bias), added));
-    }
-    __m512 limited(__m512 value) const { return _mm512_min_ps(high, _mm512_max_ps(low, value)); }
-};
 
 // Sums of PIXELS pixels for SETS sets, all in registers. FINISHES: whole sets that become outputs at once.
 template <int PIXELS, int SETS, bool FINISHES>
@@ -260,7 +242,8 @@ void dot_floats(const FloatJob& job) {
 
 }  // namespace
 
-const FloatKernels FLOATS = {dot_floats, dot_channels, expand_levels, finish_floats, &FLOAT_TILES};
+const FloatKernels FLOATS = {dot_floats, dot_channels, expand_levels, finish_floats, filter_channels,
+                            &FLOAT_TILES};
 
 }  // namespace avx512
 }  // namespace binaryrelax

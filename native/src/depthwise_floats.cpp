@@ -41,12 +41,13 @@ class DepthwiseFloats : public FloatProduct {
         }
     }
 
-    int64_t units(const Shape& out) const override { return bands(out).per_image * out.images; }
+    int64_t units(const Shape& out) const override { return bands(out).per_image * out.images * num_slices(); }
 
     int64_t room(const Shape& out) const override { return out.width * channels_ * int64_t{sizeof(float)}; }
 
     void run(const ConstMap& x, const Map& y, const float* added, int64_t unit) const override {
         const Bands bands = this->bands(y.shape);
+        if (is_filter()) return filter(x, y, added, bands, unit);
         const int64_t before = bands.image(unit) * y.shape.height, first = bands.first_row(unit);
         for (int64_t row = first; row < first + bands.num_rows(unit); ++row) {
             run_row(x, y, bands.image(unit), row);
@@ -64,7 +65,32 @@ class DepthwiseFloats : public FloatProduct {
 
   private:
     Bands bands(const Shape& out) const {
-        return {out.height, divide_up(out.height, divide_up(FLOAT_UNITS, std::max<int64_t>(1, out.images)))};
+        const int64_t others = std::max<int64_t>(1, out.images * num_slices());
+        return {out.height, divide_up(out.height, divide_up(FLOAT_UNITS, others))};
+    }
+
+    bool is_filter() const {
+        const auto fits = [](const Reach& reach) { return reach.kernel == 3 && reach.dilation == 1 && reach.stride <= 2; };
+        return fits(vertical_) && fits(horizontal_) && vertical_.stride == horizontal_.stride && horizontal_.before == 1 &&
+               horizontal_.after <= 1 && per_channel_ == 1 &&
+               channels_ % LANES == 0 && kernels_.filter_channels;
+    }
+
+    // Of channels. Few at a time take an input once from the L2 cache for all rows that read it.
+    int64_t num_slices() const { return is_filter() ? std::min(FLOAT_UNITS, channels_ / LANES) : 1; }
+
+    // A band of rows and a slice of channels at once, to the same bits.
+    void filter(const ConstMap& x, const Map& y, const float* added, const Bands& bands, int64_t unit) const {
+        const int64_t band = unit / num_slices(), slice = unit % num_slices(), sets = channels_ / LANES;
+        const int64_t first = slice * sets / num_slices() * LANES, end = (slice + 1) * sets / num_slices() * LANES;
+        float* out = y.row(bands.image(band) * y.shape.height + bands.first_row(band));
+        const int64_t pixels = bands.num_rows(band) * y.shape.width;
+        const FloatFinish finish =
+            epilogue_.job(out, channels_, pixels, first, end - first, out, added ? added + (out - y.data) : nullptr);
+        kernels_.filter_channels({x.row(bands.image(band) * x.shape.height) + first, x.shape.height, x.shape.width,
+                                  channels_, vertical_.stride, vertical_.before, weights_.data() + first,
+                                  bands.first_row(band), bands.num_rows(band), y.shape.width, finish});
+        epilogue_.activate(finish);
     }
 
     // Columns that see the same taps of the kernel go together.

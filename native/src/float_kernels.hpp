@@ -57,6 +57,18 @@ struct ChannelJob {
     int64_t y_stride;
 };
 
+// The same for 3 x 3 taps of a whole band of rows, and what becomes of the sums: y, `added` and the strides are those of
+// the finish, whose totals do not count. Taps outside the image are left out; sums take the others in their order.
+struct FilterJob {
+    const float* image;          // NHWC, from the first channel wanted on; the finish says how many, a multiple of 16
+    int64_t height, width, channels;  // channels: floats from a pixel to the next, and from a tap's weights
+    int64_t stride;              // 1 or 2, along both axes
+    int64_t top;                 // padding; on the left it is 1, and on the right at most 1 column is read of it
+    const float* weights;        // [tap][channel]
+    int64_t first_row, num_rows, out_width;
+    FloatFinish finish;
+};
+
 // panel[input][set][lane] = level of the code * scale
 struct LevelJob {
     const uint32_t* words;         // [word][set][lane], the first input in the lowest bits
@@ -74,6 +86,7 @@ struct FloatKernels {
     void (*dot_channels)(const ChannelJob& job);
     void (*expand_levels)(const LevelJob& job);
     void (*finish_floats)(const FloatFinish& job);
+    void (*filter_channels)(const FilterJob& job);  // or null
     const FloatTileKernels* tiles;
 };
 

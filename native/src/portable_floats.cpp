@@ -72,7 +72,7 @@ void dot_floats(const FloatJob& job) {
 
 }  // namespace
 
-const FloatKernels PORTABLE_FLOATS = {dot_floats, dot_channels, expand_levels, finish_floats,
+const FloatKernels PORTABLE_FLOATS = {dot_floats, dot_channels, expand_levels, finish_floats, nullptr,
                                       &PORTABLE_FLOAT_TILES};
 
 }  // namespace binaryrelax
