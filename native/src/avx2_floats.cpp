@@ -34,8 +34,9 @@ void dot(const FloatJob& job, int first_pixel, int first_half) {
     UNROLL for (int pixel = 0; pixel < PIXELS; ++pixel) {
         float* totals = job.totals + (first_pixel + pixel) * job.totals_stride + first_half * HALF;
         UNROLL for (int half = 0; half < HALVES; ++half) {
-            const __m256 before = job.first ? _mm256_setzero_ps() : _mm256_loadu_ps(totals + half * HALF);
-            _mm256_storeu_ps(totals + half * HALF, _mm256_add_ps(before, sums[pixel][half]));
+            __m256 sum = sums[pixel][half];
+            if (!job.first) sum = _mm256_add_ps(_mm256_loadu_ps(totals + half * HALF), sum);
+            _mm256_storeu_ps(totals + half * HALF, sum);
         }
     }
 }

@@ -16,7 +16,7 @@ struct Filter {
 
     Filter(const FilterJob& job, int64_t channel) : job(job), channel(channel), finish(job.finish, channel, 0xffff) {
         UNROLL_ALL for (int tap = 0; tap < EDGE * EDGE; ++tap) {
-            weights[tap / EDGE][tap % EDGE] = _mm512_loadu_ps(job.weights + tap * job.channels + channel);
+            weights[tap / EDGE][tap % EDGE] = _mm512_loadu_ps(job.weights + tap * job.weights_stride + channel);
         }
     }
 

@@ -41,8 +41,7 @@ struct Dot {
         UNROLL_ALL for (int set = 0; set < SETS; ++set) {
             UNROLL_ALL for (int pixel = 0; pixel < PIXELS; ++pixel) {
                 float* total = job.totals + (first_pixel + pixel) * job.totals_stride + set * LANES;
-                const __m512 before = job.first ? _mm512_setzero_ps() : _mm512_loadu_ps(total);
-                sums[pixel][set] = _mm512_add_ps(before, sums[pixel][set]);
+                if (!job.first) sums[pixel][set] = _mm512_add_ps(_mm512_loadu_ps(total), sums[pixel][set]);
                 if (!FINISHES) _mm512_storeu_ps(total, sums[pixel][set]);
             }
             if (!FINISHES) continue;
@@ -95,8 +94,8 @@ inline void dot_held(const FloatJob& job, const __m512 (&weights)[HELD], int fir
     }
     UNROLL for (int pixel = 0; pixel < PIXELS; ++pixel) {
         float* total = job.totals + (first_pixel + pixel) * job.totals_stride;
-        const __m512 before = job.first ? _mm512_setzero_ps() : _mm512_loadu_ps(total);
-        _mm512_storeu_ps(total, _mm512_add_ps(before, sums[pixel]));
+        if (!job.first) sums[pixel] = _mm512_add_ps(_mm512_loadu_ps(total), sums[pixel]);
+        _mm512_storeu_ps(total, sums[pixel]);
     }
 }
 

@@ -22,7 +22,7 @@ struct Taps {
     bool operator==(const Taps& other) const { return begin == other.begin && end == other.end; }
 };
 
-class DepthwiseFloats : public FloatProduct {
+class DepthwiseFloats : public FloatProduct, public PanelFilter {
   public:
     DepthwiseFloats(const Operation& operation, const NetworkFile& file, const FloatKernels& kernels,
                     const WeightSource& source)
@@ -31,7 +31,7 @@ class DepthwiseFloats : public FloatProduct {
           horizontal_(operation, source, 1),
           channels_(operation.groups),
           per_channel_(source.outputs() / operation.groups),
-          epilogue_(operation, file, source.outputs()) {
+          epilogue_(operation, file) {
         for (int64_t i = 0; i < per_channel_; ++i) {
             for (int64_t tap = 0; tap < source.taps(); ++tap) {
                 for (int64_t channel = 0; channel < channels_; ++channel) {
@@ -52,7 +52,7 @@ class DepthwiseFloats : public FloatProduct {
         for (int64_t row = first; row < first + bands.num_rows(unit); ++row) {
             run_row(x, y, bands.image(unit), row);
             float* out = y.row(before + row);
-            const FloatFinish finish = epilogue_.job(out, y.shape.channels, y.shape.width, 0, y.shape.channels, out,
+            const FloatFinish finish = epilogue_.job(out, y.shape.channels, y.shape.width, 0, y.shape.channels, out, y.shape.channels,
                                                      added ? added + (out - y.data) : nullptr);
             kernels_.finish_floats(finish);
             epilogue_.activate(finish);
@@ -62,6 +62,14 @@ class DepthwiseFloats : public FloatProduct {
     void set_activation(const Activation& activation) override { epilogue_.set_activation(activation); }
 
     int64_t bytes() const override { return static_cast<int64_t>(weights_.size() * sizeof(float)); }
+
+    const PanelFilter* as_filter() const override { return is_filter() ? this : nullptr; }
+    int64_t first_input(int64_t row) const override { return vertical_.first_input(row); }
+    int64_t end_input(int64_t row) const override { return vertical_.first_input(row - 1) + vertical_.kernel; }
+    int64_t channels() const override { return channels_; }
+    void run_panel(const PanelRows& x, float* y, int64_t first_row, int64_t num_rows, int64_t width) const override {
+        filter_rows(x, y + x.first_channel, first_row, num_rows, width, nullptr);
+    }
 
   private:
     Bands bands(const Shape& out) const {
@@ -83,13 +91,20 @@ class DepthwiseFloats : public FloatProduct {
     void filter(const ConstMap& x, const Map& y, const float* added, const Bands& bands, int64_t unit) const {
         const int64_t band = unit / num_slices(), slice = unit % num_slices(), sets = channels_ / LANES;
         const int64_t first = slice * sets / num_slices() * LANES, end = (slice + 1) * sets / num_slices() * LANES;
-        float* out = y.row(bands.image(band) * y.shape.height + bands.first_row(band));
-        const int64_t pixels = bands.num_rows(band) * y.shape.width;
-        const FloatFinish finish =
-            epilogue_.job(out, channels_, pixels, first, end - first, out, added ? added + (out - y.data) : nullptr);
-        kernels_.filter_channels({x.row(bands.image(band) * x.shape.height) + first, x.shape.height, x.shape.width,
-                                  channels_, vertical_.stride, vertical_.before, weights_.data() + first,
-                                  bands.first_row(band), bands.num_rows(band), y.shape.width, finish});
+        const PanelRows rows{x.row(bands.image(band) * x.shape.height) + first, 0, x.shape.height, x.shape.width, channels_,
+                             first, end - first};
+        float* out = y.row(bands.image(band) * y.shape.height + bands.first_row(band)) + first;
+        filter_rows(rows, out, bands.first_row(band), bands.num_rows(band), y.shape.width,
+                    added ? added + (out - y.data) : nullptr);
+    }
+
+    void filter_rows(const PanelRows& x, float* y, int64_t first_row, int64_t num_rows, int64_t width,
+                     const float* added) const {
+        const FloatFinish finish = epilogue_.job(y, channels_, num_rows * width, x.first_channel, x.num_channels, y,
+                                                 channels_, added);
+        kernels_.filter_channels({x.data, x.num_rows, x.width, x.stride, vertical_.stride,
+                                  vertical_.before + x.first_row, weights_.data() + x.first_channel, channels_, first_row,
+                                  num_rows, width, finish});
         epilogue_.activate(finish);
     }
 

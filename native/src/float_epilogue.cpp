@@ -11,11 +11,11 @@ const float* values_of(const std::optional<std::string>& name, const NetworkFile
 
 }  // namespace
 
-FloatEpilogue::FloatEpilogue(const Operation& operation, const NetworkFile& file, int64_t outputs)
-    : FloatEpilogue(operation.activation, values_of(operation.factor, file), values_of(operation.bias, file), outputs) {}
+FloatEpilogue::FloatEpilogue(const Operation& operation, const NetworkFile& file)
+    : FloatEpilogue(operation.activation, values_of(operation.factor, file), values_of(operation.bias, file)) {}
 
-FloatEpilogue::FloatEpilogue(const Activation& activation, const float* factor, const float* bias, int64_t outputs)
-    : outputs_(outputs), factor_(factor), bias_(bias) {
+FloatEpilogue::FloatEpilogue(const Activation& activation, const float* factor, const float* bias)
+    : factor_(factor), bias_(bias) {
     set_activation(activation);
 }
 
@@ -34,10 +34,9 @@ void FloatEpilogue::set_activation(const Activation& activation) {
 }
 
 FloatFinish FloatEpilogue::job(const float* totals, int64_t totals_stride, int64_t num_pixels, int64_t first_output,
-                               int64_t count, float* y, const float* added) const {
+                               int64_t count, float* y, int64_t y_stride, const float* added) const {
     return {totals, totals_stride, num_pixels, count, factor_ ? factor_ + first_output : nullptr,
-            bias_ ? bias_ + first_output : nullptr, low_, high_, y + first_output, outputs_,
-            added ? added + first_output : nullptr};
+            bias_ ? bias_ + first_output : nullptr, low_, high_, y, y_stride, added};
 }
 
 void FloatEpilogue::activate(const FloatFinish& job) const {

@@ -61,10 +61,11 @@ struct ChannelJob {
 // the finish, whose totals do not count. Taps outside the image are left out; sums take the others in their order.
 struct FilterJob {
     const float* image;          // NHWC, from the first channel wanted on; the finish says how many, a multiple of 16
-    int64_t height, width, channels;  // channels: floats from a pixel to the next, and from a tap's weights
+    int64_t height, width, channels;  // channels: floats from a pixel to the next
     int64_t stride;              // 1 or 2, along both axes
     int64_t top;                 // padding; on the left it is 1, and on the right at most 1 column is read of it
-    const float* weights;        // [tap][channel]
+    const float* weights;        // [tap][weights_stride]
+    int64_t weights_stride;
     int64_t first_row, num_rows, out_width;
     FloatFinish finish;
 };

@@ -28,6 +28,7 @@ class FloatLayer {
     void set_activation(const Activation& activation);
     int64_t room(const Shape& out) const;  // bytes of a thread's own memory that a unit needs
     int64_t bytes() const;  // of memory for the weights
+    const FloatProduct& product() const { return *product_; }
 
   private:
     std::unique_ptr<FloatProduct> product_;

@@ -6,6 +6,7 @@
 #include <limits>
 #include <memory>
 
+#include "expanded_filter.hpp"
 #include "tiled_convolution.hpp"
 
 namespace binaryrelax {
@@ -136,6 +137,20 @@ Step float_layer_step(const std::string& name, const FloatLayer& layer, const Fl
         layer.run(as_const(bound, from), as_map(bound, to), place_of(bound, added), unit);
     };
     return {name, layer.units(to.shape), buffers_read(from, added), to.buffer, run, layer.room(to.shape)};
+}
+
+bool can_expand(const FloatLayer& layer, const FloatLayer& filter, const Shape& between) {
+    const PanelProduct* product = layer.product().as_panels();
+    const PanelFilter* second = filter.product().as_filter();
+    return product && second && ExpandedFilter::pays(*product, *second, between);
+}
+
+Step expanded_filter_step(const std::string& name, const FloatLayer& layer, const FloatLayer& filter,
+                          const FloatMap& from, const Shape& between, const FloatMap& to) {
+    const auto both = std::make_shared<const ExpandedFilter>(*layer.product().as_panels(), *filter.product().as_filter(),
+                                                             between, to.shape);
+    auto run = [=](const Bound& bound, int64_t unit) { both->run(as_const(bound, from), as_map(bound, to), unit); };
+    return {name, both->units(), {from.buffer}, to.buffer, run, both->room()};
 }
 
 Step exact_layer_step(const std::string& name, const OperationLayer& layer, const FloatMap& from,

@@ -22,6 +22,10 @@ Step float_operation_step(const std::string& name, const Operation& operation, c
 // Layers; what they add before the activation, if anything, is `added`.
 Step float_layer_step(const std::string& name, const FloatLayer& layer, const FloatMap& from,
                       const std::optional<FloatMap>& added, const FloatMap& to);
+// Whether one step can do both layers, the second of which reads nothing else than what the first gives; and that step.
+bool can_expand(const FloatLayer& layer, const FloatLayer& filter, const Shape& between);
+Step expanded_filter_step(const std::string& name, const FloatLayer& layer, const FloatLayer& filter,
+                          const FloatMap& from, const Shape& between, const FloatMap& to);
 Step exact_layer_step(const std::string& name, const OperationLayer& layer, const FloatMap& from,
                       const std::optional<FloatMap>& added, const FloatMap& to, int threads);
 

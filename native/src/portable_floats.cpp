@@ -65,7 +65,9 @@ void dot_floats(const FloatJob& job) {
             weights += job.runs[run].length * outputs;
         }
         float* totals = job.totals + pixel * job.totals_stride;
-        for (int output = 0; output < outputs; ++output) totals[output] = sums[output] + (job.first ? 0.0f : totals[output]);
+        for (int output = 0; output < outputs; ++output) {
+            totals[output] = job.first ? sums[output] : sums[output] + totals[output];
+        }
     }
     if (job.finish) finish_floats(*job.finish);
 }

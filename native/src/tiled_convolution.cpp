@@ -42,7 +42,7 @@ TiledConvolution::TiledConvolution(const Layer& layer, const Activation& activat
       rows_(divide_up(out.height, FLOAT_TILE)),
       columns_(divide_up(out.width, FLOAT_TILE)),
       factor_(layer.scale),
-      epilogue_(activation, factor_.data(), bias, layer.geometry.outputs) {
+      epilogue_(activation, factor_.data(), bias) {
     for (float& factor : factor_) factor *= 0.25f;
     const int64_t wanted = UNITS_PER_THREAD * threads, sets = divide_up(layer.geometry.outputs, LANES);
     const int64_t row_bytes = columns_ * channels_ * FLOAT_POSITIONS * int64_t{sizeof(float)};
@@ -130,9 +130,10 @@ void TiledConvolution::write(const Map& y, const float* added, const Task& task)
         kernels_.tiles->transform_sums({room_of_thread.sums.data() + i * columns_ * lanes, stride, columns_, task.sets,
                                         totals, row_size});
         for (int64_t j = 0; j < std::min<int64_t>(FLOAT_TILE, out_.height - row); ++j) {
-            const int64_t place = ((image * out_.height + row + j) * out_.width) * out_.channels;
+            const int64_t place = (image * out_.height + row + j) * out_.width * out_.channels + task.first_output();
             const FloatFinish finish = epilogue_.job(totals + j * row_size, lanes, out_.width, task.first_output(),
-                                                     outputs, y.data + place, added ? added + place : nullptr);
+                                                     outputs, y.data + place, out_.channels,
+                                                     added ? added + place : nullptr);
             kernels_.finish_floats(finish);
             epilogue_.activate(finish);
         }
