@@ -59,7 +59,7 @@ bool pays_to_look_up(const PackedTensor& weight, const Geometry& geometry) {
     if (geometry.inputs() <= 64 || geometry.inputs_in_group % 4 != 0) return false;
     const int64_t outputs = geometry.outputs_in_group(), taps = geometry.taps();
     if (weight.bits == 1) return taps > 1 || outputs > 32;
-    return taps > 1 ? taps * outputs > 288 : outputs > 640;
+    return taps > 1 ? taps * outputs > 288 : outputs > 1024;
 }
 
 // About the bytes that a layer keeps of its weights: rows come in sets of lanes, and codes in whole words.
