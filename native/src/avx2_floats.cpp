@@ -32,10 +32,11 @@ void dot(const FloatJob& job, int first_pixel, int first_half) {
         }
     }
     UNROLL for (int pixel = 0; pixel < PIXELS; ++pixel) {
-        float* totals = job.totals + (first_pixel + pixel) * PANEL + first_half * HALF;
+        float* totals = job.totals + (first_pixel + pixel) * job.totals_stride + first_half * HALF;
         UNROLL for (int half = 0; half < HALVES; ++half) {
-            const __m256 before = job.first ? _mm256_setzero_ps() : _mm256_loadu_ps(totals + half * HALF);
-            _mm256_storeu_ps(totals + half * HALF, _mm256_add_ps(before, sums[pixel][half]));
+            __m256 sum = sums[pixel][half];
+            if (!job.first) sum = _mm256_add_ps(_mm256_loadu_ps(totals + half * HALF), sum);
+            _mm256_storeu_ps(totals + half * HALF, sum);
         }
     }
 }
@@ -138,18 +139,20 @@ void expand_levels(const LevelJob& job) {
     }
 }
 
-void finish_pixel(const FloatFinish& job, const float* totals, float* y) {
+void finish_pixel(const FloatFinish& job, const float* totals, const float* added, float* y) {
     const __m256 low = _mm256_set1_ps(job.low), high = _mm256_set1_ps(job.high);
     int64_t i = 0;
     for (; i + HALF <= job.outputs; i += HALF) {
         const __m256 factor = job.factor ? _mm256_loadu_ps(job.factor + i) : _mm256_set1_ps(1.0f);
         const __m256 bias = job.bias ? _mm256_loadu_ps(job.bias + i) : _mm256_setzero_ps();
-        const __m256 value = _mm256_fmadd_ps(_mm256_loadu_ps(totals + i), factor, bias);
+        __m256 value = _mm256_fmadd_ps(_mm256_loadu_ps(totals + i), factor, bias);
+        if (added) value = _mm256_add_ps(value, _mm256_loadu_ps(added + i));
         // Of a number and a NaN these return the second operand.
         _mm256_storeu_ps(y + i, _mm256_min_ps(high, _mm256_max_ps(low, value)));
     }
     for (; i < job.outputs; ++i) {
-        const float value = multiply_add(totals[i], job.factor ? job.factor[i] : 1.0f, job.bias ? job.bias[i] : 0.0f);
+        float value = multiply_add(totals[i], job.factor ? job.factor[i] : 1.0f, job.bias ? job.bias[i] : 0.0f);
+        if (added) value += added[i];
         const float raised = value < job.low ? job.low : value;
         y[i] = raised > job.high ? job.high : raised;
     }
@@ -157,7 +160,8 @@ void finish_pixel(const FloatFinish& job, const float* totals, float* y) {
 
 void finish_floats(const FloatFinish& job) {
     for (int64_t pixel = 0; pixel < job.num_pixels; ++pixel) {
-        finish_pixel(job, job.totals + pixel * job.totals_stride, job.y + pixel * job.y_stride);
+        const float* added = job.added ? job.added + pixel * job.y_stride : nullptr;
+        finish_pixel(job, job.totals + pixel * job.totals_stride, added, job.y + pixel * job.y_stride);
     }
 }
 
@@ -178,7 +182,7 @@ void dot_floats(const FloatJob& job) {
 
 }  // namespace
 
-const FloatKernels FLOATS = {dot_floats, dot_channels, expand_levels, finish_floats};
+const FloatKernels FLOATS = {dot_floats, dot_channels, expand_levels, finish_floats, nullptr, &FLOAT_TILES};
 
 }  // namespace avx2
 }  // namespace binaryrelax

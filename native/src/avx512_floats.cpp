@@ -1,27 +1,11 @@
 // Layers in float32 with AVX-512: a set of 16 outputs is one register.
-#include "avx512.hpp"
-#include "float_kernels.hpp"
+#include "avx512_finish.hpp"
 
 #define UNROLL_ALL _Pragma("GCC unroll 16")
 
 namespace binaryrelax {
 namespace avx512 {
 namespace {
-
-// Totals as outputs. Of a number and a NaN, the limits return the second operand.
-struct Finish {
-    __m512 factor, bias, low, high;
-
-    Finish(const FloatFinish& job, int64_t i, __mmask16 lanes)
-        : factor(job.factor ? _mm512_maskz_loadu_ps(lanes, job.factor + i) : _mm512_set1_ps(1.0f)),
-          bias(job.bias ? _mm512_maskz_loadu_ps(lanes, job.bias + i) : _mm512_setzero_ps()),
-          low(_mm512_set1_ps(job.low)),
-          high(_mm512_set1_ps(job.high)) {}
-
-    __m512 of(__m512 total) const {
-        return _mm512_min_ps(high, _mm512_max_ps(low, _mm512_fmadd_ps(total, factor, bias)));
-    }
-};
 
 // Sums of PIXELS pixels for SETS sets, all in registers. FINISHES: whole sets that become outputs at once.
 template <int PIXELS, int SETS, bool FINISHES>
@@ -56,16 +40,24 @@ struct Dot {
         }
         UNROLL_ALL for (int set = 0; set < SETS; ++set) {
             UNROLL_ALL for (int pixel = 0; pixel < PIXELS; ++pixel) {
-                float* total = job.totals + (first_pixel + pixel) * PANEL + set * LANES;
-                const __m512 before = job.first ? _mm512_setzero_ps() : _mm512_loadu_ps(total);
-                sums[pixel][set] = _mm512_add_ps(before, sums[pixel][set]);
+                float* total = job.totals + (first_pixel + pixel) * job.totals_stride + set * LANES;
+                if (!job.first) sums[pixel][set] = _mm512_add_ps(_mm512_loadu_ps(total), sums[pixel][set]);
                 if (!FINISHES) _mm512_storeu_ps(total, sums[pixel][set]);
             }
             if (!FINISHES) continue;
             const Finish finish(*job.finish, set * LANES, 0xffff);
-            float* y = job.finish->y + first_pixel * job.finish->y_stride + set * LANES;
+            const int64_t stride = job.finish->y_stride, place = first_pixel * stride + set * LANES;
+            float* y = job.finish->y + place;
+            if (!job.finish->added) {
+                UNROLL_ALL for (int pixel = 0; pixel < PIXELS; ++pixel) {
+                    _mm512_storeu_ps(y + pixel * stride, finish.of(sums[pixel][set]));
+                }
+                continue;
+            }
+            const float* added = job.finish->added + place;
             UNROLL_ALL for (int pixel = 0; pixel < PIXELS; ++pixel) {
-                _mm512_storeu_ps(y + pixel * job.finish->y_stride, finish.of(sums[pixel][set]));
+                const __m512 value = finish.of(sums[pixel][set], _mm512_loadu_ps(added + pixel * stride));
+                _mm512_storeu_ps(y + pixel * stride, value);
             }
         }
     }
@@ -83,6 +75,37 @@ void dot(const FloatJob& job) {
     int pixel = 0;
     for (; pixel + PIXELS <= job.num_pixels; pixel += PIXELS) Dot<PIXELS, SETS, FINISHES>::run(job, pixel);
     if (pixel < job.num_pixels) dot_rest<PIXELS - 1, SETS, FINISHES>(job, pixel, job.num_pixels - pixel);
+}
+
+constexpr int HELD = 16;  // weights that stay in registers, beside the sums
+
+template <int PIXELS>
+inline void dot_held(const FloatJob& job, const __m512 (&weights)[HELD], int first_pixel) {
+    const float* pixels[PIXELS];
+    __m512 sums[PIXELS];
+    UNROLL for (int pixel = 0; pixel < PIXELS; ++pixel) {
+        pixels[pixel] = job.pixels[first_pixel + pixel] + job.runs[0].offset;
+        sums[pixel] = _mm512_setzero_ps();
+    }
+    UNROLL_ALL for (int i = 0; i < HELD; ++i) {
+        UNROLL for (int pixel = 0; pixel < PIXELS; ++pixel) {
+            sums[pixel] = _mm512_fmadd_ps(weights[i], _mm512_set1_ps(pixels[pixel][i]), sums[pixel]);
+        }
+    }
+    UNROLL for (int pixel = 0; pixel < PIXELS; ++pixel) {
+        float* total = job.totals + (first_pixel + pixel) * job.totals_stride;
+        if (!job.first) sums[pixel] = _mm512_add_ps(_mm512_loadu_ps(total), sums[pixel]);
+        _mm512_storeu_ps(total, sums[pixel]);
+    }
+}
+
+// One set and few inputs: the weights are read once for all pixels.
+void dot_few(const FloatJob& job) {
+    __m512 weights[HELD];
+    UNROLL_ALL for (int i = 0; i < HELD; ++i) weights[i] = _mm512_loadu_ps(job.panel + i * LANES);
+    int pixel = 0;
+    for (; pixel + 8 <= job.num_pixels; pixel += 8) dot_held<8>(job, weights, pixel);
+    for (; pixel < job.num_pixels; ++pixel) dot_held<1>(job, weights, pixel);
 }
 
 template <bool FINISHES>
@@ -190,10 +213,16 @@ void finish_set(const FloatFinish& job, int64_t i) {
     for (int64_t pixel = 0; pixel < job.num_pixels; ++pixel) {
         const float* totals = job.totals + pixel * job.totals_stride + i;
         float* y = job.y + pixel * job.y_stride + i;
+        const auto load = [&](const float* place) {
+            return WHOLE ? _mm512_loadu_ps(place) : _mm512_maskz_loadu_ps(lanes, place);
+        };
+        const __m512 total = load(totals);
+        const __m512 value =
+            job.added ? finish.of(total, load(job.added + pixel * job.y_stride + i)) : finish.of(total);
         if (WHOLE) {
-            _mm512_storeu_ps(y, finish.of(_mm512_loadu_ps(totals)));
+            _mm512_storeu_ps(y, value);
         } else {
-            _mm512_mask_storeu_ps(y, lanes, finish.of(_mm512_maskz_loadu_ps(lanes, totals)));
+            _mm512_mask_storeu_ps(y, lanes, value);
         }
     }
 }
@@ -206,13 +235,14 @@ void finish_floats(const FloatFinish& job) {
 
 void dot_floats(const FloatJob& job) {
     if (job.finish && job.finish->outputs == job.sets * LANES) return dot_sets<true>(job);
-    dot_sets<false>(job);
+    job.sets == 1 && job.num_runs == 1 && job.runs[0].length == HELD ? dot_few(job) : dot_sets<false>(job);
     if (job.finish) finish_floats(*job.finish);
 }
 
 }  // namespace
 
-const FloatKernels FLOATS = {dot_floats, dot_channels, expand_levels, finish_floats};
+const FloatKernels FLOATS = {dot_floats, dot_channels, expand_levels, finish_floats, filter_channels,
+                            &FLOAT_TILES};
 
 }  // namespace avx512
 }  // namespace binaryrelax

@@ -34,7 +34,7 @@ struct Field {
     int64_t row_size, pixel_size;
 };
 
-class DenseFloats : public FloatProduct {
+class DenseFloats : public FloatProduct, public PanelProduct {
   public:
     DenseFloats(const Operation& operation, const NetworkFile& file, const FloatKernels& kernels,
                 const WeightSource& source)
@@ -45,7 +45,7 @@ class DenseFloats : public FloatProduct {
           inputs_in_group_(source.shape()[1]),
           outputs_(source.outputs()),
           weights_(source, operation.groups),
-          epilogue_(operation, file, source.outputs()) {
+          epilogue_(operation, file) {
         static std::atomic<uint64_t> made{0};
         identity_ = ++made;
     }
@@ -61,9 +61,17 @@ class DenseFloats : public FloatProduct {
         return vertical_.field(bands.rows) * horizontal_.field(out.width) * inputs_in_group_ * int64_t{sizeof(float)};
     }
 
-    void run(const ConstMap& x, const Map& y, int64_t unit) const override;
+    void run(const ConstMap& x, const Map& y, const float* added, int64_t unit) const override;
+
+    void set_activation(const Activation& activation) override { epilogue_.set_activation(activation); }
 
     int64_t bytes() const override { return weights_.bytes(); }
+
+    const PanelProduct* as_panels() const override {
+        return vertical_.is_plain() && horizontal_.is_plain() && !has_padding() && groups_ == 1 ? this : nullptr;
+    }
+    int64_t num_panels() const override { return static_cast<int64_t>(weights_.panels().size()); }
+    void run_panel(const float* x, int64_t pixels, int64_t panel, float* y, int64_t y_stride) const override;
 
   private:
     // A band of an image, and where its outputs start.
@@ -71,7 +79,9 @@ class DenseFloats : public FloatProduct {
         const FloatPanels::Panel& panel;
         Field field;
         int64_t rows, width;
-        float* y;
+        float* y;            // of the panel's first output
+        int64_t y_stride;
+        const float* added;  // or null
 
         int64_t pixels() const { return rows * width; }
     };
@@ -79,7 +89,6 @@ class DenseFloats : public FloatProduct {
     // Inputs whose weights make a chunk, a multiple of 32.
     static int64_t chunk_inputs(const FloatPanels::Panel& panel) { return CHUNK / (panel.sets * LANES); }
 
-    int64_t num_panels() const { return static_cast<int64_t>(weights_.panels().size()); }
     int64_t channels() const { return inputs_in_group_ * groups_; }
 
     // Where a pixel's output reads that pixel alone, all images are one.
@@ -96,6 +105,7 @@ class DenseFloats : public FloatProduct {
     Field pad(const ConstMap& x, const Shape& shape, int64_t image, int64_t first_row, int64_t out_rows,
               int64_t out_width, int64_t group) const;
     void find_runs(const Field& field, int64_t chunk) const;
+    void multiply_all(const Task& task) const;
     void multiply(const Task& task, int64_t first_pixel, int64_t num_pixels) const;
 
     const float* weights_of(const Task& task, int64_t first_input, int64_t inputs) const;
@@ -105,7 +115,7 @@ class DenseFloats : public FloatProduct {
     const Reach vertical_, horizontal_;
     const int64_t groups_, inputs_in_group_, outputs_;
     const FloatPanels weights_;
-    const FloatEpilogue epilogue_;
+    FloatEpilogue epilogue_;
 };
 
 Bands DenseFloats::bands(const Shape& out) const {
@@ -122,7 +132,7 @@ Bands DenseFloats::bands(const Shape& out) const {
     return {out.height, std::min(shared, most)};
 }
 
-void DenseFloats::run(const ConstMap& x, const Map& y, int64_t unit) const {
+void DenseFloats::run(const ConstMap& x, const Map& y, const float* added, int64_t unit) const {
     const Shape in = in_one_image(x.shape), out = in_one_image(y.shape);
     const Bands bands = this->bands(out);
     const int64_t all = bands.per_image * out.images, band = unit % all;
@@ -133,9 +143,19 @@ void DenseFloats::run(const ConstMap& x, const Map& y, int64_t unit) const {
                 in.width * in.channels, in.channels};
     if (has_padding()) field = pad(x, in, image, row, rows, out.width, panel.group);
     find_runs(field, chunk_inputs(panel));
-    const Task task{panel, field, rows, out.width, y.data + (image * out.height + row) * out.width * outputs_};
+    const int64_t start = (image * out.height + row) * out.width * outputs_ + panel.first_output;
+    multiply_all({panel, field, rows, out.width, y.data + start, outputs_, added ? added + start : nullptr});
+}
+
+void DenseFloats::run_panel(const float* x, int64_t pixels, int64_t panel, float* y, int64_t y_stride) const {
+    const Field field{x, pixels * inputs_in_group_, inputs_in_group_};
+    find_runs(field, chunk_inputs(weights_.panels()[static_cast<size_t>(panel)]));
+    multiply_all({weights_.panels()[static_cast<size_t>(panel)], field, 1, pixels, y, y_stride, nullptr});
+}
+
+void DenseFloats::multiply_all(const Task& task) const {
     // With one chunk the sums are outputs at once, and stay where they are.
-    const int64_t block = weights_.inputs() <= chunk_inputs(panel) ? FLOAT_PIXELS : BLOCK;
+    const int64_t block = weights_.inputs() <= chunk_inputs(task.panel) ? FLOAT_PIXELS : BLOCK;
     for (int64_t pixel = 0; pixel < task.pixels(); pixel += block) {
         multiply(task, pixel, std::min(block, task.pixels() - pixel));
     }
@@ -213,11 +233,12 @@ void DenseFloats::multiply(const Task& task, int64_t first_pixel, int64_t num_pi
         const bool is_last = input + count == weights_.inputs();
         for (int64_t i = 0; i < num_pixels; i += FLOAT_PIXELS) {
             const int64_t pixels_left = std::min<int64_t>(FLOAT_PIXELS, num_pixels - i);
+            const int64_t place = (first_pixel + i) * task.y_stride;
             const FloatFinish finish =
                 epilogue_.job(totals + i * PANEL, PANEL, pixels_left, task.panel.first_output, task.panel.outputs,
-                              task.y + (first_pixel + i) * outputs_);
+                              task.y + place, task.y_stride, task.added ? task.added + place : nullptr);
             kernels_.dot_floats({chunk, task.panel.sets, run, num_runs, pixels + i, static_cast<int>(pixels_left),
-                                 totals + i * PANEL, input == 0, is_last ? &finish : nullptr});
+                                 totals + i * PANEL, PANEL, input == 0, is_last ? &finish : nullptr});
             if (is_last) epilogue_.activate(finish);
         }
         run += num_runs;

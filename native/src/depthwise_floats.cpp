@@ -22,7 +22,7 @@ struct Taps {
     bool operator==(const Taps& other) const { return begin == other.begin && end == other.end; }
 };
 
-class DepthwiseFloats : public FloatProduct {
+class DepthwiseFloats : public FloatProduct, public PanelFilter {
   public:
     DepthwiseFloats(const Operation& operation, const NetworkFile& file, const FloatKernels& kernels,
                     const WeightSource& source)
@@ -31,7 +31,7 @@ class DepthwiseFloats : public FloatProduct {
           horizontal_(operation, source, 1),
           channels_(operation.groups),
           per_channel_(source.outputs() / operation.groups),
-          epilogue_(operation, file, source.outputs()) {
+          epilogue_(operation, file) {
         for (int64_t i = 0; i < per_channel_; ++i) {
             for (int64_t tap = 0; tap < source.taps(); ++tap) {
                 for (int64_t channel = 0; channel < channels_; ++channel) {
@@ -41,27 +41,71 @@ class DepthwiseFloats : public FloatProduct {
         }
     }
 
-    int64_t units(const Shape& out) const override { return bands(out).per_image * out.images; }
+    int64_t units(const Shape& out) const override { return bands(out).per_image * out.images * num_slices(); }
 
     int64_t room(const Shape& out) const override { return out.width * channels_ * int64_t{sizeof(float)}; }
 
-    void run(const ConstMap& x, const Map& y, int64_t unit) const override {
+    void run(const ConstMap& x, const Map& y, const float* added, int64_t unit) const override {
         const Bands bands = this->bands(y.shape);
+        if (is_filter()) return filter(x, y, added, bands, unit);
         const int64_t before = bands.image(unit) * y.shape.height, first = bands.first_row(unit);
         for (int64_t row = first; row < first + bands.num_rows(unit); ++row) {
             run_row(x, y, bands.image(unit), row);
             float* out = y.row(before + row);
-            const FloatFinish finish = epilogue_.job(out, y.shape.channels, y.shape.width, 0, y.shape.channels, out);
+            const FloatFinish finish = epilogue_.job(out, y.shape.channels, y.shape.width, 0, y.shape.channels, out, y.shape.channels,
+                                                     added ? added + (out - y.data) : nullptr);
             kernels_.finish_floats(finish);
             epilogue_.activate(finish);
         }
     }
 
+    void set_activation(const Activation& activation) override { epilogue_.set_activation(activation); }
+
     int64_t bytes() const override { return static_cast<int64_t>(weights_.size() * sizeof(float)); }
+
+    const PanelFilter* as_filter() const override { return is_filter() ? this : nullptr; }
+    int64_t first_input(int64_t row) const override { return vertical_.first_input(row); }
+    int64_t end_input(int64_t row) const override { return vertical_.first_input(row - 1) + vertical_.kernel; }
+    int64_t channels() const override { return channels_; }
+    void run_panel(const PanelRows& x, float* y, int64_t first_row, int64_t num_rows, int64_t width) const override {
+        filter_rows(x, y + x.first_channel, first_row, num_rows, width, nullptr);
+    }
 
   private:
     Bands bands(const Shape& out) const {
-        return {out.height, divide_up(out.height, divide_up(FLOAT_UNITS, std::max<int64_t>(1, out.images)))};
+        const int64_t others = std::max<int64_t>(1, out.images * num_slices());
+        return {out.height, divide_up(out.height, divide_up(FLOAT_UNITS, others))};
+    }
+
+    bool is_filter() const {
+        const auto fits = [](const Reach& reach) { return reach.kernel == 3 && reach.dilation == 1 && reach.stride <= 2; };
+        return fits(vertical_) && fits(horizontal_) && vertical_.stride == horizontal_.stride && horizontal_.before == 1 &&
+               horizontal_.after <= 1 && per_channel_ == 1 &&
+               channels_ % LANES == 0 && kernels_.filter_channels;
+    }
+
+    // Of channels. Few at a time take an input once from the L2 cache for all rows that read it.
+    int64_t num_slices() const { return is_filter() ? std::min(FLOAT_UNITS, channels_ / LANES) : 1; }
+
+    // A band of rows and a slice of channels at once, to the same bits.
+    void filter(const ConstMap& x, const Map& y, const float* added, const Bands& bands, int64_t unit) const {
+        const int64_t band = unit / num_slices(), slice = unit % num_slices(), sets = channels_ / LANES;
+        const int64_t first = slice * sets / num_slices() * LANES, end = (slice + 1) * sets / num_slices() * LANES;
+        const PanelRows rows{x.row(bands.image(band) * x.shape.height) + first, 0, x.shape.height, x.shape.width, channels_,
+                             first, end - first};
+        float* out = y.row(bands.image(band) * y.shape.height + bands.first_row(band)) + first;
+        filter_rows(rows, out, bands.first_row(band), bands.num_rows(band), y.shape.width,
+                    added ? added + (out - y.data) : nullptr);
+    }
+
+    void filter_rows(const PanelRows& x, float* y, int64_t first_row, int64_t num_rows, int64_t width,
+                     const float* added) const {
+        const FloatFinish finish = epilogue_.job(y, channels_, num_rows * width, x.first_channel, x.num_channels, y,
+                                                 channels_, added);
+        kernels_.filter_channels({x.data, x.num_rows, x.width, x.stride, vertical_.stride,
+                                  vertical_.before + x.first_row, weights_.data() + x.first_channel, channels_, first_row,
+                                  num_rows, width, finish});
+        epilogue_.activate(finish);
     }
 
     // Columns that see the same taps of the kernel go together.
@@ -113,7 +157,7 @@ class DepthwiseFloats : public FloatProduct {
     const Reach vertical_, horizontal_;
     const int64_t channels_, per_channel_;
     std::vector<float> weights_;  // [output of a channel][tap][channel]
-    const FloatEpilogue epilogue_;
+    FloatEpilogue epilogue_;
 };
 
 }  // namespace

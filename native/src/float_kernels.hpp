@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "float_tiles.hpp"
+
 namespace binaryrelax {
 
 constexpr int FLOAT_PIXELS = 24;  // of a job; every register block divides it
@@ -14,7 +16,7 @@ struct FloatRun {
     int64_t length;
 };
 
-// y = limit(factor * total + bias); the totals may be y itself.
+// y = limit(factor * total + bias + added); the totals may be y itself.
 struct FloatFinish {
     const float* totals;
     int64_t totals_stride;
@@ -25,6 +27,7 @@ struct FloatFinish {
     float low, high;               // NaN stays NaN
     float* y;
     int64_t y_stride;
+    const float* added = nullptr;  // or null; pixels as far apart as those of y
 };
 
 // sums[pixel][output of the panel] = sum over the runs' inputs of weight * x, in their order.
@@ -35,7 +38,8 @@ struct FloatJob {
     int64_t num_runs;
     const float* const* pixels;
     int num_pixels;              // 1 to FLOAT_PIXELS
-    float* totals;               // [num_pixels][PANEL]
+    float* totals;               // [num_pixels][totals_stride]
+    int64_t totals_stride;
     bool first;                  // whether the sums are written to the totals; else they are added
     const FloatFinish* finish;   // null while more is to be added; else what becomes of these totals
 };
@@ -51,6 +55,19 @@ struct ChannelJob {
     int64_t num_pixels;
     float* y;
     int64_t y_stride;
+};
+
+// The same for 3 x 3 taps of a whole band of rows, and what becomes of the sums: y, `added` and the strides are those of
+// the finish, whose totals do not count. Taps outside the image are left out; sums take the others in their order.
+struct FilterJob {
+    const float* image;          // NHWC, from the first channel wanted on; the finish says how many, a multiple of 16
+    int64_t height, width, channels;  // channels: floats from a pixel to the next
+    int64_t stride;              // 1 or 2, along both axes
+    int64_t top;                 // padding; on the left it is 1, and on the right at most 1 column is read of it
+    const float* weights;        // [tap][weights_stride]
+    int64_t weights_stride;
+    int64_t first_row, num_rows, out_width;
+    FloatFinish finish;
 };
 
 // panel[input][set][lane] = level of the code * scale
@@ -70,6 +87,8 @@ struct FloatKernels {
     void (*dot_channels)(const ChannelJob& job);
     void (*expand_levels)(const LevelJob& job);
     void (*finish_floats)(const FloatFinish& job);
+    void (*filter_channels)(const FilterJob& job);  // or null
+    const FloatTileKernels* tiles;
 };
 
 extern const FloatKernels PORTABLE_FLOATS;

@@ -18,7 +18,11 @@ int64_t FloatLayer::units(const Shape& out) const { return product_->units(out);
 
 int64_t FloatLayer::room(const Shape& out) const { return product_->room(out); }
 
-void FloatLayer::run(const ConstMap& x, const Map& y, int64_t unit) const { product_->run(x, y, unit); }
+void FloatLayer::run(const ConstMap& x, const Map& y, const float* added, int64_t unit) const {
+    product_->run(x, y, added, unit);
+}
+
+void FloatLayer::set_activation(const Activation& activation) { product_->set_activation(activation); }
 
 int64_t FloatLayer::bytes() const { return product_->bytes(); }
 

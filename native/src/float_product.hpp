@@ -10,13 +10,46 @@
 
 namespace binaryrelax {
 
+// Gives the outputs of a panel for pixels that lie side by side.
+class PanelProduct {
+  public:
+    virtual ~PanelProduct() = default;
+    virtual int64_t num_panels() const = 0;
+    virtual void run_panel(const float* x, int64_t pixels, int64_t panel, float* y, int64_t y_stride) const = 0;
+};
+
+// Some rows of the channels of a panel: `first` and `count` of them.
+struct PanelRows {
+    const float* data;
+    int64_t first_row, num_rows, width, stride;
+    int64_t first_channel, num_channels;
+};
+
+// Gives rows of outputs of which each reads one channel of a panel.
+class PanelFilter {
+  public:
+    virtual ~PanelFilter() = default;
+    // Rows of its input, which may lie outside the image: the first that an output row reads, and the one behind what
+    // the output row before this one reads.
+    virtual int64_t first_input(int64_t row) const = 0;
+    virtual int64_t end_input(int64_t row) const = 0;
+    virtual int64_t channels() const = 0;
+    // `y` is where row `first_row` of an image begins.
+    virtual void run_panel(const PanelRows& x, float* y, int64_t first_row, int64_t num_rows, int64_t width) const = 0;
+};
+
 class FloatProduct {
   public:
     virtual ~FloatProduct() = default;
     virtual int64_t units(const Shape& out) const = 0;
     virtual int64_t room(const Shape& out) const = 0;
-    virtual void run(const ConstMap& x, const Map& y, int64_t unit) const = 0;
+    // `added` is a map like y, or null.
+    virtual void run(const ConstMap& x, const Map& y, const float* added, int64_t unit) const = 0;
+    virtual void set_activation(const Activation& activation) = 0;
     virtual int64_t bytes() const = 0;
+    // A layer of one tap without padding or groups, or null; and a layer that filters such a layer's panels, or null.
+    virtual const PanelProduct* as_panels() const { return nullptr; }
+    virtual const PanelFilter* as_filter() const { return nullptr; }
 };
 
 std::unique_ptr<FloatProduct> make_dense_floats(const Operation& operation, const NetworkFile& file,
@@ -59,19 +92,21 @@ struct Bands {
 // How sums become outputs.
 class FloatEpilogue {
   public:
-    FloatEpilogue(const Operation& operation, const NetworkFile& file, int64_t outputs);
-    // What makes `count` outputs of each pixel, from `first_output` on; y is where the first pixel starts. All but the
-    // activations that `activate` does.
+    FloatEpilogue(const Operation& operation, const NetworkFile& file);
+    FloatEpilogue(const Activation& activation, const float* factor, const float* bias);
+    // The activation that is meant from now on; it must outlive the epilogue.
+    void set_activation(const Activation& activation);
+    // What makes `count` outputs of each pixel, from `first_output` on; y is where that of the first pixel lies, and so
+    // is `added`, which may be null. All but the activations that `activate` does.
     FloatFinish job(const float* totals, int64_t totals_stride, int64_t num_pixels, int64_t first_output,
-                    int64_t count, float* y) const;
+                    int64_t count, float* y, int64_t y_stride, const float* added) const;
     void activate(const FloatFinish& job) const;
 
   private:
-    const Activation& activation_;
-    const int64_t outputs_;
+    const Activation* activation_ = nullptr;
     const float *factor_, *bias_;
-    float low_, high_;
-    bool is_limit_;  // whether the activation is no more than limits
+    float low_ = 0.0f, high_ = 0.0f;
+    bool is_limit_ = true;  // whether the activation is no more than limits
 };
 
 }  // namespace binaryrelax

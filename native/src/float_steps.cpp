@@ -6,6 +6,9 @@
 #include <limits>
 #include <memory>
 
+#include "expanded_filter.hpp"
+#include "tiled_convolution.hpp"
+
 namespace binaryrelax {
 namespace {
 
@@ -24,6 +27,54 @@ int64_t rows_of_unit(const Shape& shape, int threads) {
 
 int64_t units_of(const Shape& shape, int64_t rows) { return (shape.rows() + rows - 1) / rows; }
 
+const float* place_of(const Bound& bound, const std::optional<FloatMap>& map) {
+    return map ? bound.at<const float>(map->buffer) : nullptr;
+}
+
+std::vector<int> buffers_read(const FloatMap& from, const std::optional<FloatMap>& added) {
+    return added ? std::vector<int>{from.buffer, added->buffer} : std::vector<int>{from.buffer};
+}
+
+// A convolution by Winograd's products.
+Step tiled_step(const std::string& name, const OperationLayer& layer, const FloatMap& from,
+                const std::optional<FloatMap>& added, const FloatMap& to, int threads) {
+    const auto convolution = std::make_shared<const TiledConvolution>(*layer.exact, layer.activation, layer.bias.data(),
+                                                                      from.shape, to.shape, threads);
+    auto run = [=](const Bound& bound, int64_t unit) {
+        convolution->run(as_const(bound, from), as_map(bound, to), place_of(bound, added), unit);
+    };
+    return {name, convolution->units(), buffers_read(from, added), to.buffer, run, convolution->room()};
+}
+
+// A layer by tables of sums.
+Step tables_step(const std::string& name, const OperationLayer& layer, const FloatMap& from,
+                 const std::optional<FloatMap>& added, const FloatMap& to, int threads) {
+    const Image input{from.shape.height, from.shape.width}, output{to.shape.height, to.shape.width};
+    const auto convolution = std::make_shared<const ExactConvolution>(*layer.exact, input, output, from.shape.images, threads);
+    auto run = [=, &layer](const Bound& bound, int64_t unit) {
+        const Call call{bound.at<const float>(from.buffer), from.shape.images, input, output, layer.bias.data(),
+                        false, threads, bound.at<float>(to.buffer)};
+        convolution->run(call, unit);
+        const float* more = place_of(bound, added);
+        if (!more && layer.activation.kind == ActivationKind::None) return;
+        convolution->for_each_written(call, unit, [&](float* y, int64_t outputs) {
+            for (int64_t i = 0; more && i < outputs; ++i) y[i] += more[y - call.y + i];
+            apply_activation(layer.activation, y, outputs);
+        });
+    };
+    return {name, convolution->units(), buffers_read(from, added), to.buffer, run, convolution->room()};
+}
+
+// Three colours, in a loop that compilers make vectors of.
+void interleave(const float* __restrict a, const float* __restrict b, const float* __restrict c, int64_t count,
+                float* __restrict out) {
+    for (int64_t i = 0; i < count; ++i) {
+        out[3 * i] = a[i];
+        out[3 * i + 1] = b[i];
+        out[3 * i + 2] = c[i];
+    }
+}
+
 }  // namespace
 
 Step load_step(const std::string& name, const FloatMap& from, const FloatMap& to) {
@@ -32,6 +83,7 @@ Step load_step(const std::string& name, const FloatMap& from, const FloatMap& to
         const int64_t image = row / shape.height, y = row % shape.height, size = shape.height * shape.width;
         const float* planes = bound.input(from.input) + image * size * shape.channels + y * shape.width;
         float* out = bound.at<float>(to.buffer) + row * shape.width * shape.channels;
+        if (shape.channels == 3) return interleave(planes, planes + size, planes + 2 * size, shape.width, out);
         for (int64_t c = 0; c < shape.channels; ++c) {
             for (int64_t x = 0; x < shape.width; ++x) out[x * shape.channels + c] = planes[c * size + x];
         }
@@ -79,27 +131,33 @@ Step float_operation_step(const std::string& name, const Operation& operation, c
     return step;
 }
 
-Step float_layer_step(const std::string& name, const FloatLayer& layer, const FloatMap& from, const FloatMap& to) {
+Step float_layer_step(const std::string& name, const FloatLayer& layer, const FloatMap& from,
+                      const std::optional<FloatMap>& added, const FloatMap& to) {
     auto run = [=, &layer](const Bound& bound, int64_t unit) {
-        layer.run(as_const(bound, from), as_map(bound, to), unit);
+        layer.run(as_const(bound, from), as_map(bound, to), place_of(bound, added), unit);
     };
-    return {name, layer.units(to.shape), {from.buffer}, to.buffer, run, layer.room(to.shape)};
+    return {name, layer.units(to.shape), buffers_read(from, added), to.buffer, run, layer.room(to.shape)};
 }
 
-Step exact_layer_step(const std::string& name, const OperationLayer& layer, const FloatMap& from, const FloatMap& to,
-                      int threads) {
-    const Image input{from.shape.height, from.shape.width}, output{to.shape.height, to.shape.width};
-    const auto convolution = std::make_shared<const ExactConvolution>(*layer.exact, input, output, from.shape.images, threads);
-    auto run = [=, &layer](const Bound& bound, int64_t unit) {
-        const Call call{bound.at<const float>(from.buffer), from.shape.images, input, output, layer.bias.data(),
-                        false, threads, bound.at<float>(to.buffer)};
-        convolution->run(call, unit);
-        if (layer.activation.kind == ActivationKind::None) return;
-        convolution->for_each_written(call, unit, [&](float* y, int64_t outputs) {
-            apply_activation(layer.activation, y, outputs);
-        });
-    };
-    return {name, convolution->units(), {from.buffer}, to.buffer, run, convolution->room()};
+bool can_expand(const FloatLayer& layer, const FloatLayer& filter, const Shape& between) {
+    const PanelProduct* product = layer.product().as_panels();
+    const PanelFilter* second = filter.product().as_filter();
+    return product && second && ExpandedFilter::pays(*product, *second, between);
+}
+
+Step expanded_filter_step(const std::string& name, const FloatLayer& layer, const FloatLayer& filter,
+                          const FloatMap& from, const Shape& between, const FloatMap& to) {
+    const auto both = std::make_shared<const ExpandedFilter>(*layer.product().as_panels(), *filter.product().as_filter(),
+                                                             between, to.shape);
+    auto run = [=](const Bound& bound, int64_t unit) { both->run(as_const(bound, from), as_map(bound, to), unit); };
+    return {name, both->units(), {from.buffer}, to.buffer, run, both->room()};
+}
+
+Step exact_layer_step(const std::string& name, const OperationLayer& layer, const FloatMap& from,
+                      const std::optional<FloatMap>& added, const FloatMap& to, int threads) {
+    const bool in_tiles = TiledConvolution::can(layer.exact->geometry) && TiledConvolution::pays(*layer.exact, to.shape);
+    return in_tiles ? tiled_step(name, layer, from, added, to, threads)
+                    : tables_step(name, layer, from, added, to, threads);
 }
 
 }  // namespace binaryrelax

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "tiled_convolution.hpp"
+
 namespace binaryrelax {
 namespace {
 
@@ -57,7 +59,7 @@ bool pays_to_look_up(const PackedTensor& weight, const Geometry& geometry) {
     if (geometry.inputs() <= 64 || geometry.inputs_in_group % 4 != 0) return false;
     const int64_t outputs = geometry.outputs_in_group(), taps = geometry.taps();
     if (weight.bits == 1) return taps > 1 || outputs > 32;
-    return taps > 1 ? taps * outputs > 288 : outputs > 640;
+    return taps > 1 ? taps * outputs > 288 : outputs > 1024;
 }
 
 // About the bytes that a layer keeps of its weights: rows come in sets of lanes, and codes in whole words.
@@ -105,7 +107,7 @@ NetworkLayers::NetworkLayers(NetworkFile file, const Kernels& kernels) : file_(s
     find_positive();
     require_little_room();
     for (size_t operation = 0; operation < layers_.size(); ++operation) make_layer(operation);
-    if (file_.fast) fuse_additions();
+    fuse_additions();
     choose_codes();
 }
 
@@ -162,7 +164,8 @@ void NetworkLayers::make_layer(size_t index) {
     const bool coded = (weight.is_binary() || weight.is_ternary()) && weight.scales_per_row == 1;
     if (file_.fast && weight.row_length() < MOST_INPUTS && ByteLayer::can(weight, geometry)) {
         layer.bytes = std::make_unique<ByteLayer>(weight, geometry, *kernels_);
-    } else if (!file_.fast && coded && !depthwise && pays_to_look_up(weight, geometry)) {
+    } else if (!file_.fast && coded && !depthwise &&
+               (TiledConvolution::can(geometry) || pays_to_look_up(weight, geometry))) {
         layer.exact = std::make_unique<Layer>(
             Layer{geometry, weight.bits, {}, tile_groups(canonical(weight), geometry), kernels_});
     } else {
@@ -193,6 +196,7 @@ void NetworkLayers::fuse_additions() {
         layer.added = adding == later ? sooner : later;
         layer.writes = first_value() + static_cast<int>(index);
         layer.activation = addition.activation;
+        if (layer.floats) layer.floats->set_activation(addition.activation);
         layers_[index].done_by = adding - first_value();
     }
 }
@@ -207,7 +211,8 @@ float NetworkLayers::width(int value) const {
 bool NetworkLayers::can_add(int value) const {
     if (value < first_value() || outputs_[value] || users_[value].size() != 1) return false;
     const OperationLayer& layer = layers_[value - first_value()];
-    return layer.bytes && layer.activation.kind == ActivationKind::None && layer.added < 0;
+    const bool has_epilogue = layer.bytes || (!file_.fast && (layer.exact || layer.floats));
+    return has_epilogue && layer.activation.kind == ActivationKind::None && layer.added < 0;
 }
 
 void NetworkLayers::choose_codes() {

@@ -26,7 +26,7 @@ struct ByteCode {
 // How an operation runs. A convolution or linear layer has one of the three layers.
 struct OperationLayer {
     std::unique_ptr<ByteLayer> bytes;    // mode fast
-    std::unique_ptr<Layer> exact;        // mode exact: tables of sums
+    std::unique_ptr<Layer> exact;        // mode exact: tables of sums, or Winograd's products where the image is large
     std::unique_ptr<FloatLayer> floats;  // any weights
     std::vector<float> scale, bias;      // of `bytes` and `exact`: the file's factor and scale in one
     int added = -1;                      // the value that is added before the activation, or -1

@@ -61,9 +61,11 @@ class PlanBuilder {
 
     void add_operation(size_t index) {
         const OperationLayer& layer = layers_.layer(index);
-        if (layer.done_by >= 0) return add_byte_layer(static_cast<size_t>(layer.done_by));
-        if (layer.bytes && layer.added < 0) return add_byte_layer(index);
-        if (layer.bytes) return;  // the addition's turn comes
+        if (layer.done_by >= 0) return add_layer(static_cast<size_t>(layer.done_by));
+        if (layer.bytes || layer.exact || layer.floats) {
+            if (layer.added < 0 && !is_done_by_filter(index)) add_layer(index);
+            return;  // else the addition's or the filter's turn comes
+        }
         const std::string& name = operation(index).name;
         const int value = layer.writes, in = operation(index).in[0];
         if (is_kept_as_bytes(in) && layers_.code(value)) return move_bytes(index);
@@ -77,9 +79,34 @@ class PlanBuilder {
         std::vector<FloatMap> from;
         for (const int source : operation(index).in) from.push_back(as_floats(source));
         const FloatMap to = new_floats(value);
-        if (layer.exact) return plan_.add(exact_layer_step(name, layer, from[0], to, threads_));
-        if (layer.floats) return plan_.add(float_layer_step(name, *layer.floats, from[0], to));
         plan_.add(float_operation_step(name, operation(index), layers_.file(), from, to, threads_));
+    }
+
+    // Whether the one layer that reads its output computes that too.
+    bool is_done_by_filter(size_t index) const {
+        const OperationLayer& layer = layers_.layer(index);
+        if (!layer.floats || layers_.is_output(layer.writes) || layers_.users(layer.writes).size() != 1) return false;
+        const OperationLayer& filter = layers_.layer(static_cast<size_t>(layers_.users(layer.writes)[0]));
+        return filter.floats && filter.added < 0 && can_expand(*layer.floats, *filter.floats, shapes_[layer.writes]);
+    }
+
+    void add_layer(size_t index) {
+        const OperationLayer& layer = layers_.layer(index);
+        if (layer.bytes) return add_byte_layer(index);
+        const std::string& name = operation(index).name;
+        const int before = operation(index).in[0] - layers_.first_value();
+        if (layer.floats && before >= 0 && is_done_by_filter(static_cast<size_t>(before))) {
+            const FloatMap from = as_floats(operation(static_cast<size_t>(before)).in[0]);
+            const Shape& between = shapes_[operation(index).in[0]];
+            return plan_.add(expanded_filter_step(name, *layers_.layer(static_cast<size_t>(before)).floats, *layer.floats,
+                                                  from, between, new_floats(layer.writes)));
+        }
+        const FloatMap from = as_floats(operation(index).in[0]);
+        std::optional<FloatMap> added;
+        if (layer.added >= 0) added = as_floats(layer.added);
+        const FloatMap to = new_floats(layer.writes);
+        plan_.add(layer.exact ? exact_layer_step(name, layer, from, added, to, threads_)
+                              : float_layer_step(name, *layer.floats, from, added, to));
     }
 
     bool is_kept_as_bytes(int value) const { return bytes_[value] || rearranged_[value]; }

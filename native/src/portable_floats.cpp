@@ -44,9 +44,11 @@ void expand_levels(const LevelJob& job) {
 void finish_floats(const FloatFinish& job) {
     for (int64_t pixel = 0; pixel < job.num_pixels; ++pixel) {
         const float* totals = job.totals + pixel * job.totals_stride;
+        const float* added = job.added ? job.added + pixel * job.y_stride : nullptr;
         float* y = job.y + pixel * job.y_stride;
         for (int64_t i = 0; i < job.outputs; ++i) {
-            const float value = multiply_add(totals[i], job.factor ? job.factor[i] : 1.0f, job.bias ? job.bias[i] : 0.0f);
+            float value = multiply_add(totals[i], job.factor ? job.factor[i] : 1.0f, job.bias ? job.bias[i] : 0.0f);
+            if (added) value += added[i];
             const float raised = value < job.low ? job.low : value;
             y[i] = raised > job.high ? job.high : raised;
         }
@@ -62,14 +64,17 @@ void dot_floats(const FloatJob& job) {
             add_run(job.pixels[pixel], weights, job.runs[run], outputs, sums);
             weights += job.runs[run].length * outputs;
         }
-        float* totals = job.totals + pixel * PANEL;
-        for (int output = 0; output < outputs; ++output) totals[output] = sums[output] + (job.first ? 0.0f : totals[output]);
+        float* totals = job.totals + pixel * job.totals_stride;
+        for (int output = 0; output < outputs; ++output) {
+            totals[output] = job.first ? sums[output] : sums[output] + totals[output];
+        }
     }
     if (job.finish) finish_floats(*job.finish);
 }
 
 }  // namespace
 
-const FloatKernels PORTABLE_FLOATS = {dot_floats, dot_channels, expand_levels, finish_floats};
+const FloatKernels PORTABLE_FLOATS = {dot_floats, dot_channels, expand_levels, finish_floats, nullptr,
+                                      &PORTABLE_FLOAT_TILES};
 
 }  // namespace binaryrelax
