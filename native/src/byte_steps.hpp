@@ -82,7 +82,7 @@ Step multiply_step(const std::string& name, const OperationLayer& layer, const B
                    Added added, Target to, Shape output, int threads);
 
 // The same by Winograd's products (`winograd.hpp`), where that is quicker: first its inputs are written as tiles.
-bool pays_to_tile(const ByteLayer& layer, const Shape& output);
+bool pays_to_tile(const ByteLayer& layer, const Shape& output, int threads);
 int64_t beyond_tiles(const Axis& axis, int64_t outputs, int64_t inputs);  // what tiles read behind the last input
 int64_t tiles_size(const ByteLayer& layer, const Shape& output);
 Step tile_step(const std::string& name, const ByteLayer& layer, const ByteMap& from, const Shape& output, int tiles);

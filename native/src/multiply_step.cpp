@@ -46,7 +46,6 @@ class MultiplyWork {
           epilogue_(owner, from, added, to, output) {
         if (layer_.in_words()) {
             runs_ = layer_.code_runs(from.layout);
-            skips_padding_ = pays_to_skip_padding() && layer_.tap_is_run();
         } else if (access == Access::Gathered) {
             offsets_ = layer_.offsets_in_rows();
             stride_ = layer_.gathered_bytes();
@@ -59,9 +58,9 @@ class MultiplyWork {
         const int64_t shared = threads == 1 ? pixels_.groups : divide_up(pixels_.groups, wanted);
         groups_in_unit_ = std::clamp<int64_t>(shared, std::min<int64_t>(2, pixels_.groups), MOST_PIXELS / GROUP);
         blocks_ = divide_up(pixels_.groups, groups_in_unit_);
-        if (!layer_.in_words() && pays_to_skip_padding()) {
-            for (const ByteLayer::Chunk& chunk : layer_.chunks()) taps_.push_back(layer_.tap_steps(chunk));
-        }
+        if (!pays_to_skip_padding() || (layer_.in_words() && !layer_.tap_is_run())) return;
+        find_inside();
+        for (const ByteLayer::Chunk& chunk : layer_.chunks()) taps_.push_back(layer_.tap_steps(chunk));
     }
 
     int64_t units() const {
@@ -142,8 +141,8 @@ class MultiplyWork {
                                          layer_.geometry().outputs, totals});
             return;
         }
-        if (layer_.in_words()) return multiply_words(group, panel, pixels_.first(begin), starts, slot);
-        if (!taps_.empty()) return multiply_inside(group, panel, pixels_.first(begin), starts, slot);
+        if (layer_.in_words()) return multiply_words(group, panel, begin / groups_in_unit_, starts, slot);
+        if (!taps_.empty()) return multiply_inside(group, panel, begin / groups_in_unit_, starts, slot);
         int8_t* weights = room.panel.reserve(layer_.panel_bytes());
         for (const ByteLayer::Chunk& chunk : layer_.chunks()) {
             expand(group, panel, chunk, weights);
@@ -173,78 +172,68 @@ class MultiplyWork {
         return input >= 0 && input < inputs;
     }
 
-    // The pixels of a unit for which a tap does not lie in the padding.
-    class Inside {
-      public:
-        Inside(const MultiplyWork& work, int64_t first, const uint8_t* const* starts, int count)
-            : work_(work), starts_(starts), count_(count) {
-            const Axis &vertical = work.layer_.geometry().vertical, &horizontal = work.layer_.geometry().horizontal;
-            work.for_each_row(first, count, [&](Place at, int64_t i, int64_t in_row) {
-                for (int64_t x = i; x < i + in_row; ++x, ++at.x) {
-                    rows_[x] = at.y * vertical.stride - vertical.padding;
-                    columns_[x] = at.x * horizontal.stride - horizontal.padding;
+    // For each block of pixels and each tap: the pixels for which the tap does not lie in the padding.
+    void find_inside() {
+        const Axis &vertical = layer_.geometry().vertical, &horizontal = layer_.geometry().horizontal;
+        for (int64_t block = 0; block < blocks_; ++block) {
+            const int64_t first = pixels_.first(block * groups_in_unit_);
+            const int count = slots(block * groups_in_unit_, std::min((block + 1) * groups_in_unit_, pixels_.groups));
+            for (int64_t tap = 0; tap < layer_.geometry().taps(); ++tap) {
+                inside_.emplace_back();
+                for (int slot = 0; slot < count; ++slot) {
+                    const Place at = place(first + slot);
+                    if (is_inside(vertical, at.y, tap / horizontal.kernel, from_.shape.height) &&
+                        is_inside(horizontal, at.x, tap % horizontal.kernel, from_.shape.width)) {
+                        inside_.back().push_back(slot);
+                    }
                 }
-            });
-        }
-
-        void find(int64_t row, int64_t column) {
-            const Shape& shape = work_.from_.shape;
-            const auto height = static_cast<uint64_t>(shape.height), width = static_cast<uint64_t>(shape.width);
-            const int64_t down = row * work_.layer_.geometry().vertical.dilation;
-            const int64_t right = column * work_.layer_.geometry().horizontal.dilation;
-            num_kept = 0;
-            for (int i = 0; i < count_; ++i) {
-                kept[num_kept] = starts_[i];
-                slots[num_kept] = i;
-                num_kept += (static_cast<uint64_t>(rows_[i] + down) < height) &
-                            (static_cast<uint64_t>(columns_[i] + right) < width);
             }
         }
+    }
 
-        const uint8_t* kept[MOST_PIXELS];
-        int slots[MOST_PIXELS], num_kept = 0;
+    // Those of a tap; `kept` gets where they start.
+    const std::vector<int>& inside(int64_t block, int64_t row, int64_t column, const uint8_t* const* starts,
+                                   const uint8_t** kept) const {
+        const int64_t tap = row * layer_.geometry().horizontal.kernel + column;
+        const std::vector<int>& slots = inside_[block * layer_.geometry().taps() + tap];
+        for (size_t i = 0; i < slots.size(); ++i) kept[i] = starts[slots[i]];
+        return slots;
+    }
 
-      private:
-        const MultiplyWork& work_;
-        const uint8_t* const* starts_;
-        const int count_;
-        int64_t rows_[MOST_PIXELS], columns_[MOST_PIXELS];  // that the first tap reads
-    };
-
-    void multiply_words(int64_t group, int64_t panel, int64_t first, const uint8_t* const* starts, int count) const {
+    void multiply_words(int64_t group, int64_t panel, int64_t block, const uint8_t* const* starts, int count) const {
         WordsJob job{layer_.words(group, panel), layer_.panel_sets(group, panel), layer_.bits(), runs_.data(),
                      static_cast<int64_t>(runs_.size()), starts, count, room.totals.data(), true, nullptr};
-        if (!skips_padding_) return kernels_.multiply_words(job);
+        if (inside_.empty()) return kernels_.multiply_words(job);
         std::fill_n(job.totals, count * PANEL, 0);
-        Inside inside(*this, first, starts, count);
+        const uint8_t* kept[MOST_PIXELS];
         job.first = false;
         job.num_runs = 1;
-        job.pixels = inside.kept;
-        job.slots = inside.slots;
+        job.pixels = kept;
         for (const ByteLayer::Run& tap : layer_.runs()) {
-            inside.find(tap.row, tap.column);
-            job.num_pixels = inside.num_kept;
+            const std::vector<int>& slots = inside(block, tap.row, tap.column, starts, kept);
+            job.slots = slots.data();
+            job.num_pixels = static_cast<int>(slots.size());
             if (job.num_pixels > 0) kernels_.multiply_words(job);
             ++job.runs;
         }
     }
 
-    // Tap by tap, without the pixels for which the tap lies in the padding.
-    void multiply_inside(int64_t group, int64_t panel, int64_t first, const uint8_t* const* starts, int count) const {
-        Inside inside(*this, first, starts, count);
+    // Tap by tap, without the pixels whose tap lies in the padding.
+    void multiply_inside(int64_t group, int64_t panel, int64_t block, const uint8_t* const* starts, int count) const {
         int32_t* totals = room.totals.data();
         std::fill_n(totals, count * PANEL, 0);
         int8_t* weights = room.panel.reserve(layer_.panel_bytes());
         const int sets = layer_.panel_sets(group, panel);
+        const uint8_t* kept[MOST_PIXELS];
         for (size_t index = 0; index < taps_.size(); ++index) {
             const ByteLayer::Chunk& chunk = layer_.chunks()[index];
             expand(group, panel, chunk, weights);
             for (const ByteLayer::TapSteps& tap : taps_[index]) {
-                inside.find(tap.row, tap.column);
-                if (inside.num_kept == 0) continue;
+                const std::vector<int>& slots = inside(block, tap.row, tap.column, starts, kept);
+                if (slots.empty()) continue;
                 kernels_.multiply({weights + (tap.first_step - chunk.first_step) * sets * LANES * 4, sets, tap.steps,
-                                   offsets_.data() + tap.first_step, inside.kept, stride_, inside.num_kept, totals,
-                                   false, inside.slots});
+                                   offsets_.data() + tap.first_step, kept, stride_, static_cast<int>(slots.size()),
+                                   totals, false, slots.data()});
             }
         }
     }
@@ -285,8 +274,9 @@ class MultiplyWork {
     std::vector<int64_t> offsets_;
     int64_t stride_ = 0, groups_in_unit_ = 1, blocks_ = 1;
     std::vector<CodeRun> runs_;  // where kernels take codes
-    bool skips_padding_ = false;
-    std::vector<std::vector<ByteLayer::TapSteps>> taps_;  // of each chunk, where padding is skipped
+    // Where padding is skipped: the taps of each chunk, and [block][tap] the pixels that have them inside.
+    std::vector<std::vector<ByteLayer::TapSteps>> taps_;
+    std::vector<std::vector<int>> inside_;
 };
 
 }  // namespace

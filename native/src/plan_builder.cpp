@@ -149,7 +149,7 @@ class PlanBuilder {
             to_floats.is_measured = is_read_as_measured_bytes(layer.writes);
             to.floats = &to_floats;
         }
-        if (pays_to_tile(*layer.bytes, output)) {
+        if (pays_to_tile(*layer.bytes, output, threads_)) {
             const int tiles = plan_.new_buffer(tiles_size(*layer.bytes, output));
             plan_.add(tile_step(name, *layer.bytes, from, output, tiles));
             return add_writing(layer.writes, to,
@@ -266,7 +266,7 @@ class PlanBuilder {
             if (!layer.bytes || operation(user).in[0] != value) continue;
             const Shape &in = shapes_[value], &out = shapes_[layer.writes];
             const Geometry& geometry = layer.bytes->geometry();
-            const auto after = pays_to_tile(*layer.bytes, out) ? beyond_tiles : beyond;
+            const auto after = pays_to_tile(*layer.bytes, out, threads_) ? beyond_tiles : beyond;
             border.include({geometry.vertical.padding, geometry.horizontal.padding,
                             after(geometry.vertical, out.height, in.height),
                             after(geometry.horizontal, out.width, in.width)});

@@ -121,7 +121,7 @@ class WinogradWork {
 
 }  // namespace
 
-bool pays_to_tile(const ByteLayer& layer, const Shape& output) {
+bool pays_to_tile(const ByteLayer& layer, const Shape& output, int threads) {
     const Geometry& geometry = layer.geometry();
     const auto fits = [](const Axis& axis) { return axis.kernel == 3 && axis.stride == 1 && axis.dilation == 1; };
     if (!layer.kernels().winograd || geometry.groups != 1 || !fits(geometry.vertical) || !fits(geometry.horizontal) ||
@@ -129,6 +129,7 @@ bool pays_to_tile(const ByteLayer& layer, const Shape& output) {
         return false;
     }
     const WinogradKernels& kernels = *layer.kernels().winograd;
+    if (layer.panels() * TileGrid(output).groups() < threads) return false;  // some would have nothing to do
     const double all = static_cast<double>(output.pixels() * 9) / 4;
     const int64_t tiles = divide_up(TileGrid(output).count(), kernels.tiles_at_once) * kernels.tiles_at_once;
     return static_cast<double>(tiles * POSITIONS) / 2 + kernels.work_of_weights < MOST_WORK * all;

@@ -274,10 +274,15 @@ def test_what_shortcuts_carry_has_no_range_and_is_measured_in_each_image(tmp_pat
     assert largest_error(outputs(network, x), reference) < 0.01
 
 
-def test_sums_of_both_signs_keep_their_ranges(tmp_path):
-    _, packed = float_and_packed(lambda: Shortcuts(nn.Identity()), Ternary())
-    export_native(packed, maps(2), tmp_path / "net.brx", calibration=maps(20))
-    assert [found for found in ranges_in(tmp_path / "net.brx") if found is None] == [None]
+@pytest.mark.parametrize(
+    ("activation", "side"), [(nn.Identity(), 8), (F.relu, 46)], ids=["both signs", "large"]
+)
+def test_other_sums_keep_their_ranges(activation, side, tmp_path):
+    _, packed = float_and_packed(lambda: Shortcuts(activation), Ternary())
+    x = maps(20, 3, side, side)
+    export_native(packed, x[:2], tmp_path / "net.brx", calibration=x)
+    without = [found for found in ranges_in(tmp_path / "net.brx") if found is None]
+    assert len(without) == (1 if side < 46 else 0)  # the first layer's
 
 
 def test_what_is_beyond_the_range_is_taken_for_its_end(tmp_path):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 import torch
@@ -14,6 +14,7 @@ from binaryrelax.export.program import Program
 
 Batch = Tensor | tuple[Tensor, ...]
 _ROWS = 16  # at a time: a program keeps many values
+_SMALL = 1 << 14  # numbers of an image whose floats stay in the caches nearest to two cores
 
 
 def measured_ranges(
@@ -21,9 +22,9 @@ def measured_ranges(
 ) -> list[tuple[float, float] | None]:
     """What bytes of every value should cover, inputs first: the ends that round it best.
 
-    Values are computed in float32. What shortcuts carry past layers has none where it is positive:
-    its errors reach the output by every way. It stays in floats, and layers read bytes whose range
-    is each image's own. (Where numbers have both signs, such a range is symmetric and no better.)
+    Values are computed in float32. Small ones that shortcuts carry have none: their errors reach
+    the output by every way, so that they stay in floats, and layers read bytes whose range is each
+    image's own.
 
     Args:
         program: whose values are measured.
@@ -34,6 +35,7 @@ def measured_ranges(
     """
     interpreter = Interpreter(program)
     histograms: dict[int, Histogram] = {}
+    sizes: dict[int, int] = {}
 
     def watch(number: int, value: Tensor) -> None:
         if not bool(value.isfinite().all()):
@@ -41,6 +43,7 @@ def measured_ranges(
                 f"export_native(calibration=...): {_described(program, number)} is NaN or infinite"
             )
         histograms.setdefault(number, Histogram()).add(value)
+        sizes[number] = max(sizes.get(number, 0), value[0].numel())
 
     for inputs in _batches(program, calibration):
         try:
@@ -54,26 +57,37 @@ def measured_ranges(
             ) from None
     if not histograms:
         raise ValueError("export_native(calibration=...): it holds no images")
-    carried = _carried(program)
+    # Where numbers have both signs, an image's own range lies evenly around zero and is no better.
+    in_floats = {
+        number
+        for number in _carried(program)
+        if histograms[number].low >= 0 and sizes[number] <= _SMALL
+    }
     return [
-        None
-        if number in carried and histograms[number].low >= 0
-        else histograms[number].byte_range()
+        None if number in in_floats else histograms[number].byte_range()
         for number in sorted(histograms)
     ]
 
 
 def _carried(program: Program) -> set[int]:
-    """The values of shortcuts: sums, and what is added while others read it too."""
+    """The values of shortcuts: sums, and what is added while others read it; but none that is cut.
+
+    Bytes are cut and padded on the way to the layer that reads them, floats in steps of their own.
+    """
+    readers = defaultdict(list)
+    for number, operation in program.numbered():
+        for value in operation.inputs:
+            readers[value].append((number, operation.op))
     sums = {number for number, operation in program.numbered() if operation.op == "add"}
-    added = {
+    shared = {
         value
-        for number, operation in program.numbered()
-        if number in sums
-        for value in operation.inputs
+        for value, found in readers.items()
+        if len(found) > 1 and any(number in sums for number, _ in found)
     }
-    uses = Counter(value for operation in program.operations for value in operation.inputs)
-    return sums | {value for value in added if uses[value] > 1}
+    cut = {
+        value for value, found in readers.items() if any(op in ("slice", "pad") for _, op in found)
+    }
+    return (sums | shared) - cut
 
 
 def _described(program: Program, number: int) -> str:
