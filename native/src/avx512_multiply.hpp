@@ -8,8 +8,9 @@ namespace binaryrelax {
 namespace avx512 {
 namespace {
 
-// Enough sums to hide how long an addition takes, few enough to stay in the 32 registers.
-constexpr int MOST_SUMS[MAX_SETS] = {14, 20, 24, 24};
+// Enough sums to hide how long an addition takes, few enough to stay in the 32 registers; and few enough pixels for the
+// others to hold where they start.
+constexpr int MOST_SUMS[MAX_SETS] = {8, 20, 24, 24};
 constexpr int most_pixels(int sets) { return MOST_SUMS[sets - 1] / sets; }
 
 template <template <int, int> class Kernel, typename Job, int SETS, int MOST, int PIXELS = 1>

@@ -23,17 +23,20 @@ struct Words {
         static constexpr int WAYS = PIXELS * SETS >= 8 ? 1 : PIXELS * SETS >= 4 ? 2 : 4;
         using Sums = __m512i[WAYS][PIXELS][SETS];
 
-        static inline void quad(const uint32_t* words, unsigned shift, const uint8_t* const* pixels, int64_t offset,
-                                __m512i (&sums)[PIXELS][SETS]) {
+        // Weights of a quad of a word: 1-bit codes are shifted so that what is left of them is 0 or 2.
+        static inline __m512i weights_of(const uint32_t* words, int quad) {
+            const __m512i codes = _mm512_loadu_si512(words);
+            const __m512i mask = _mm512_set1_epi8(BITS == 1 ? 2 : 3), one = _mm512_set1_epi8(1);
+            if (BITS == 1 && quad == 0) return _mm512_sub_epi8(_mm512_and_si512(_mm512_add_epi8(codes, codes), mask), one);
+            const __m512i moved = _mm512_srli_epi32(codes, static_cast<unsigned>(BITS == 1 ? quad - 1 : quad * BITS));
+            return _mm512_sub_epi8(_mm512_and_si512(moved, mask), one);
+        }
+
+        static inline void multiply_quad(const uint32_t* words, int quad, const uint8_t* const* pixels, int64_t offset,
+                                         __m512i (&sums)[PIXELS][SETS]) {
             if (SETS > 2) forget_loads();
-            const __m512i mask = _mm512_set1_epi8(BITS == 1 ? 1 : 3), one = _mm512_set1_epi8(1);
             __m512i weights[SETS];
-            UNROLL for (int set = 0; set < SETS; ++set) {
-                const __m512i codes = _mm512_and_si512(
-                    _mm512_srli_epi32(_mm512_loadu_si512(words + set * LANES), shift), mask);
-                weights[set] = BITS == 1 ? _mm512_sub_epi8(_mm512_add_epi8(codes, codes), one)
-                                         : _mm512_sub_epi8(codes, one);
-            }
+            UNROLL for (int set = 0; set < SETS; ++set) weights[set] = weights_of(words + set * LANES, quad);
             UNROLL_ALL for (int pixel = 0; pixel < PIXELS; ++pixel) {
                 const __m512i activations = four_bytes(pixels[pixel] + offset);
                 UNROLL for (int set = 0; set < SETS; ++set) {
@@ -49,12 +52,12 @@ struct Words {
             for (; quads >= QUADS; quads -= QUADS, offset += 4 * QUADS, words += SETS * LANES) {
                 UNROLL for (int set = 0; set < SETS; ++set) _mm_prefetch(words + WORDS_AHEAD + set * LANES, _MM_HINT_T0);
                 UNROLL for (int i = 0; i < QUADS; ++i) {
-                    quad(words, i * BITS, pixels, offset + 4 * i, sums[i % WAYS]);
+                    multiply_quad(words, i, pixels, offset + 4 * i, sums[i % WAYS]);
                 }
             }
             UNROLL for (int i = 0; i < QUADS - 1; ++i) {
                 if (i == quads) return;
-                quad(words, i * BITS, pixels, offset + 4 * i, sums[i % WAYS]);
+                multiply_quad(words, i, pixels, offset + 4 * i, sums[i % WAYS]);
             }
         }
 
