@@ -89,9 +89,12 @@ class Truth:
         model.float()
         columns = zip(*self.exact, strict=True)
         self.sizes = [max(float(t.abs().max()) for t in leaves) for leaves in columns]
+        # Calibrated ranges cut off the largest numbers, which then differ by many steps. (That a
+        # program does so and no more is tested beside an interpreter that rounds.)
+        steps = 6 if case.is_calibrated else 3
         self.allowed = {
             "exact": ROUNDINGS + 8 * self.error(own),
-            "fast": STEP + 3 * self.error(rounded),
+            "fast": STEP + steps * self.error(rounded),
         }
 
     def _add_larger_images(self, case: Case, model: nn.Module) -> None:
