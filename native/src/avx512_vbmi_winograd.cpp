@@ -13,7 +13,7 @@ using namespace avx512;
 
 constexpr int FILTER = 3;                       // taps along an edge
 constexpr int AT_ONCE = TILE_FIELD / 2;         // positions of a row
-constexpr int FEW_TILES = 8;                   // for which weights are not written down
+constexpr int FEW_TILES = 8;                    // for which weights are not written down
 constexpr int64_t VECTOR = 64;
 constexpr int G[TILE_FIELD][FILTER] = {{1, 0, 0}, {1, 1, 1}, {1, -1, 1}, {1, 2, 4}, {1, -2, 4}, {0, 0, 1}};
 

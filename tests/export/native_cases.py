@@ -208,6 +208,8 @@ class RoundedInterpreter:
         if found is None:
             return _rounded_by_image(x, positive[number])
         low, high = min(found[0], 0.0), max(found[1], 0.0)
+        if low == high:  # it was zero in all images
+            return torch.zeros_like(x)
         scale = (high - low) / 255
         zero = round(-low / scale)
         return ((x / scale).round().clamp(-zero, 255 - zero)) * scale
